@@ -1,0 +1,101 @@
+"""The domain API: all that the terminal console and the command line may ask for.
+
+``Eaglemon`` is implemented by ``eaglemon.app.hub.Hub``; tests of front ends implement it with
+prepared snapshots. Methods raise ``EaglemonError`` subclasses only.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol
+
+from eaglemon.core.hosts import HostSpec
+from eaglemon.core.probe import ProbePlan, ProbeProgress
+from eaglemon.core.problems import Problem
+from eaglemon.core.profiles import Profile
+from eaglemon.core.views import LaunchPlan, LogBatch, ServerView, Snapshot
+
+
+class Eaglemon(Protocol):
+    """One console's view of its hosts and servers."""
+
+    def hosts(self) -> Sequence[HostSpec]:
+        """Return the hosts of this console."""
+        ...
+
+    def profiles(self) -> Sequence[Profile]:
+        """Return all profiles that could be read, by name."""
+        ...
+
+    def profile_problems(self) -> Sequence[Problem]:
+        """Return what is wrong with profile files that could not be read."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """Return everything known now, without waiting for anything."""
+        ...
+
+    def updates(self) -> AsyncIterator[Snapshot]:
+        """Yield a snapshot whenever something changed; a slow reader gets the latest only."""
+        ...
+
+    async def settle(self, *, timeout_s: float = 20.0) -> Snapshot:
+        """Wait until each host answered once, or failed to, and return the snapshot.
+
+        Never raises for a host that cannot be reached: its ``HostView`` says why.
+        """
+        ...
+
+    def plan(
+        self, profile: str, host: str, overrides: Mapping[str, str] | None = None
+    ) -> LaunchPlan:
+        """Return what a launch would run; raises ``ConfigError`` or ``UsageError``.
+
+        ``overrides`` are ``--set`` values: ``port``, ``speculation.steps``, ``env.NAME`` or a flag.
+        """
+        ...
+
+    async def check(self, plan: LaunchPlan) -> list[Problem]:
+        """Return what stands against the launch: flags, port, GPUs in use, paths."""
+        ...
+
+    async def launch(self, plan: LaunchPlan, *, force: bool = False) -> str:
+        """Start a server and return its id; raises ``ServerError`` listing all problems."""
+        ...
+
+    async def wait(self, server_id: str, *, timeout_s: float | None = None) -> ServerView:
+        """Wait until the server is ready or has ended.
+
+        Raises ``TimeLimitError`` after ``timeout_s`` (the profile's limit when ``None``).
+        """
+        ...
+
+    async def stop(
+        self, server_id: str, *, grace_s: float | None = None, wait: bool = True
+    ) -> ServerView:
+        """Stop a server: TERM, grace, KILL of what is left, then wait for the GPU memory."""
+        ...
+
+    async def probe(self, server_id: str, plan: ProbePlan | None = None) -> ProbeProgress:
+        """Run a probe to its end; its progress is in the server's view meanwhile.
+
+        Cancelling the call cancels the probe; ``plan`` defaults to the profile's.
+        """
+        ...
+
+    def probe_plan(self, server_id: str, overrides: Mapping[str, str] | None = None) -> ProbePlan:
+        """Return the profile's probe with ``overrides`` (``requests``, ``workload``, ...)."""
+        ...
+
+    def logs(self, server_id: str, *, follow: bool, tail: int | None = None) -> AsyncIterator[LogBatch]:
+        """Yield the server's log from its start, or its last ``tail`` lines.
+
+        With ``follow`` it goes on until the server has ended, over reconnects.
+        """
+        ...
+
+    def find(self, text: str) -> ServerView:
+        """Return the server with this id, id prefix, or (newest) name; raises ``UsageError``."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections; servers keep running."""
+        ...

@@ -1,0 +1,122 @@
+"""What is known of a GPU host: its link, its facts, its GPUs and who uses them.
+
+Missing is not zero: every reading that a driver may refuse is ``None`` when it did.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class LinkState(StrEnum):
+    """State of the connection to a host, as shown on screen."""
+
+    IDLE = "idle"
+    CONNECTING = "connecting"
+    UP = "up"
+    STALE = "stale"
+    DEGRADED = "degraded"
+    DOWN = "down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSpec:
+    """How to reach a host, from ``hosts.toml`` or straight from the command line."""
+
+    name: str
+    transport: str = "ssh"
+    """``ssh`` or ``local``."""
+    address: str = ""
+    """Name or address for SSH (an alias of ``~/.ssh/config`` too); empty means ``name``."""
+    user: str | None = None
+    port: int | None = None
+    python: str | None = None
+    """Interpreter for the agent; ``None`` finds one."""
+    env: dict[str, str] = field(default_factory=dict)
+    """Environment of the agent on the host (inherited by the servers it starts)."""
+    known_hosts: str | None = None
+    """An own known_hosts file; ``None`` means OpenSSH's usual ones."""
+    identity: str | None = None
+    """A private key file to use before those of ``~/.ssh/config`` and the agent."""
+    ssh_config: str | None = None
+    """An own OpenSSH configuration; ``None`` means ``~/.ssh/config``, ``""`` means none."""
+    source: str = ""
+    """Where this entry came from (a file, ``command line``, ``built in``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFacts:
+    """What the agent says of its host when it starts."""
+
+    hostname: str
+    user: str
+    uid: int
+    python_version: str
+    agent_protocol: int
+    boot_id: str
+    state_dir: str
+    """Absolute folder of the run records on the host."""
+    cpu_count: int | None = None
+    memory_total_bytes: int | None = None
+    driver_version: str | None = None
+    nvml_error: str | None = None
+    """Why there is no GPU data, in the driver's words; ``None`` where NVML works."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSample:
+    """One GPU at one moment, as NVML reports it (memory: v2 ``used``, without the reserved part)."""
+
+    index: int
+    """PCI order, as ``CUDA_VISIBLE_DEVICES`` counts under ``CUDA_DEVICE_ORDER=PCI_BUS_ID``."""
+    uuid: str
+    name: str | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    memory_reserved_bytes: int | None = None
+    utilisation_percent: int | None = None
+    temperature_c: int | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    error: str | None = None
+    """What the driver said when this GPU could not be read (``GPU is lost``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuProcess:
+    """A process that holds memory of a GPU."""
+
+    gpu_uuid: str
+    pid: int
+    memory_bytes: int | None = None
+    user: str | None = None
+    command: str | None = None
+    """Command line as ``/proc`` has it, spaces between arguments; ``None`` where unreadable."""
+    container: str | None = None
+    run_id: str | None = None
+    """The eaglemon run it belongs to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSample:
+    """All GPUs of a host at one moment."""
+
+    at: float
+    """Unix seconds of the host's clock."""
+    gpus: tuple[GpuSample, ...] = ()
+    processes: tuple[GpuProcess, ...] = ()
+    took_s: float = 0.0
+    """How long the driver calls took."""
+    driver_error: str | None = None
+    """Set when NVML as a whole does not answer (``Driver/library version mismatch``)."""
+
+    def memory_used_bytes(self, uuids: frozenset[str]) -> int | None:
+        """Sum of used memory over the named GPUs; ``None`` when one of them is not known."""
+        used = {gpu.uuid: gpu.memory_used_bytes for gpu in self.gpus if gpu.uuid in uuids}
+        if len(used) != len(uuids):
+            return None
+        total = 0
+        for value in used.values():
+            if value is None:
+                return None
+            total += value
+        return total

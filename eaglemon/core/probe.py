@@ -1,0 +1,206 @@
+"""Probes as values: the plan, what was seen of each request, and the figures derived from it.
+
+Raw observations are kept and figures derived, so a definition can be corrected later.
+All times are seconds; request times count from the moment the request was sent.
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from eaglemon.core.speculation import AcceptCounts, add_counts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """One prompt of a workload."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbePlan:
+    """What a probe does."""
+
+    workload: str
+    prompts: tuple[Prompt, ...]
+    """Used in turn; fewer prompts than requests repeat, each time with another nonce."""
+    requests: int
+    concurrency: int
+    warmup: int = 2
+    """Requests thrown away before the clock starts."""
+    max_tokens: int = 128
+    temperature: float = 0.0
+    ignore_eos: bool = False
+    """``True`` forces ``max_tokens`` on every request; ``False`` lets the model end naturally."""
+    nonce: str = ""
+    """Put in front of each prompt with the request's number, so that no prefix cache helps."""
+    request_limit_s: float = 300.0
+    total_limit_s: float = 1800.0
+
+
+class RequestStatus(StrEnum):
+    """How a request ended; only ``ok`` requests enter the figures."""
+
+    OK = "ok"
+    FAILED = "failed"
+    CUT = "cut"
+    """The stream stopped before its end."""
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """New tokens of one stream chunk; under speculation a chunk carries several."""
+
+    at_s: float
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRecord:
+    """All that was seen of one request."""
+
+    number: int
+    prompt_id: str
+    status: RequestStatus
+    sent_at: float
+    """Seconds since the probe's clock started."""
+    took_s: float
+    arrivals: tuple[Arrival, ...] = ()
+    completion_tokens: int = 0
+    prompt_tokens: int | None = None
+    counts: AcceptCounts | None = None
+    """The engine's own per-request speculation figures, where it tells them."""
+    error: str | None = None
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Time to the first token."""
+        return self.arrivals[0].at_s if self.arrivals else None
+
+    @property
+    def decode_tok_s(self) -> float | None:
+        """Tokens per second after the first chunk; ``None`` for answers of a single chunk."""
+        if len(self.arrivals) < 2:
+            return None
+        duration = self.arrivals[-1].at_s - self.arrivals[0].at_s
+        tokens = sum(arrival.tokens for arrival in self.arrivals[1:])
+        return tokens / duration if duration > 0 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Median and tail of a figure over requests."""
+
+    median: float
+    p90: float
+    p99: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeFigures:
+    """Figures over the requests that ended well; ``None`` where nothing tells."""
+
+    ok: int = 0
+    failed: int = 0
+    cut: int = 0
+    cancelled: int = 0
+    duration_s: float = 0.0
+    """From the first measured request sent to the last one ended."""
+    completion_tokens: int = 0
+    total_tok_s: float | None = None
+    """All tokens over ``duration_s``, all requests together."""
+    decode_tok_s: Spread | None = None
+    """Per request, without its first chunk."""
+    ttft_s: Spread | None = None
+    chunk_gap_s: Spread | None = None
+    """Between chunks: the time of one verify step, not of one token."""
+    counts: AcceptCounts | None = None
+    accept_source: str | None = None
+    """Where ``counts`` comes from: ``per-request answers`` or ``counter difference``."""
+
+    @property
+    def accept_length(self) -> float | None:
+        """Tokens per verify step, the bonus token included, sum over sum."""
+        return self.counts.accept_length if self.counts else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeProgress:
+    """A probe that is under way or done."""
+
+    server_id: str
+    plan: ProbePlan
+    state: str
+    """``warming-up``, ``running``, ``done``, ``cancelled`` or ``failed``."""
+    done: int
+    elapsed_s: float
+    remaining_s: float | None
+    figures: ProbeFigures
+    records: tuple[RequestRecord, ...] = ()
+    """Filled when the probe has ended."""
+    driver: str = "client over the connection"
+    """Where the load was generated."""
+    error: str | None = None
+    notes: tuple[str, ...] = ()
+    """What limits the trust in the figures (a lagging generator, other people's traffic)."""
+
+
+def figures_of(
+    records: Sequence[RequestRecord], *, counter_difference: AcceptCounts | None = None
+) -> ProbeFigures:
+    """Return the figures over ``records``.
+
+    The engine's per-request answers come first; where no request told any, the difference of
+    the server's counters is used. Sums are over requests that ended well.
+    """
+    ok = [record for record in records if record.status is RequestStatus.OK]
+    statuses = [record.status for record in records]
+    start = min((record.sent_at for record in records), default=0.0)
+    end = max((record.sent_at + record.took_s for record in records), default=0.0)
+    tokens = sum(record.completion_tokens for record in ok)
+    counts = add_counts(record.counts for record in ok if record.counts is not None)
+    source = "per-request answers" if counts is not None else None
+    if counts is None and counter_difference is not None and counter_difference.steps > 0:
+        counts, source = counter_difference, "counter difference"
+    gaps = [
+        later.at_s - earlier.at_s
+        for record in ok
+        for earlier, later in zip(record.arrivals, record.arrivals[1:], strict=False)
+    ]
+    return ProbeFigures(
+        ok=len(ok),
+        failed=statuses.count(RequestStatus.FAILED),
+        cut=statuses.count(RequestStatus.CUT),
+        cancelled=statuses.count(RequestStatus.CANCELLED),
+        duration_s=end - start,
+        completion_tokens=tokens,
+        total_tok_s=tokens / (end - start) if end > start and tokens else None,
+        decode_tok_s=spread([r.decode_tok_s for r in ok if r.decode_tok_s is not None]),
+        ttft_s=spread([r.ttft_s for r in ok if r.ttft_s is not None]),
+        chunk_gap_s=spread(gaps),
+        counts=counts,
+        accept_source=source,
+    )
+
+
+def spread(values: Sequence[float]) -> Spread | None:
+    """Return median, 90th and 99th percentile (nearest rank), ``None`` of nothing."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return Spread(
+        median=statistics.median(ordered),
+        p90=_nearest_rank(ordered, 0.90),
+        p99=_nearest_rank(ordered, 0.99),
+        count=len(ordered),
+    )
+
+
+def _nearest_rank(ordered: Sequence[float], share: float) -> float:
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

@@ -1,0 +1,48 @@
+"""Problems: what validation returns instead of a yes or no."""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How much a problem matters: errors stop a launch, warnings are shown."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing wrong with a configuration, a command line or a host, with its fix."""
+
+    where: str
+    """What it is about: ``flags.mem-fraction-static``, ``port 30000``, ``/models/draft``."""
+    message: str
+    hint: str = ""
+    severity: Severity = Severity.ERROR
+    slug: str = ""
+    """A stable name for scripts, e.g. ``topk1-draft-tokens``; empty where none is defined."""
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.message}"
+        return f"{text}; {self.hint}" if self.hint else text
+
+
+def errors_among(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return the problems that stop a launch."""
+    return tuple(problem for problem in problems if problem.severity is Severity.ERROR)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a hint naming the nearest known name, or the known names when none is near."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    if not names:
+        return ""
+    shown = ", ".join(names[:8])
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return f"known: {shown}{more}"

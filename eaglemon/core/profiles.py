@@ -1,0 +1,103 @@
+"""Profiles: everything needed to start a server, as plain values.
+
+A profile is read from TOML by ``eaglemon.io.config``; engines turn it into a command line.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TypeAlias
+
+FlagValue: TypeAlias = (
+    str | int | float | bool | tuple[str | int | float, ...] | Mapping[str, object]
+)
+"""``True`` gives the bare flag, ``False`` leaves it out, a mapping is passed as JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speculation:
+    """How the server speculates, in SGLang's terms; vLLM's K is ``draft_tokens - 1``."""
+
+    algorithm: str = "EAGLE3"
+    steps: int | None = None
+    topk: int | None = None
+    draft_tokens: int | None = None
+    """Tokens verified per step, the bonus position included: the ceiling of the accept length."""
+
+    @property
+    def ceiling(self) -> int | None:
+        """Largest possible accept length (tokens per verify step), where known."""
+        if self.draft_tokens is not None and self.steps is not None:
+            return min(self.draft_tokens, self.steps + 1)
+        return self.draft_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Time limits of a server's life, in seconds."""
+
+    ready_s: float = 1800.0
+    """From launch to ready; large targets load for many minutes."""
+    health_connect_s: float = 3.0
+    health_total_s: float = 25.0
+    """SGLang answers 503 by itself after 20 s: waiting a little longer hears it."""
+    health_interval_s: float = 1.0
+    """Between polls while starting."""
+    ready_interval_s: float = 10.0
+    """Between polls once ready: each costs SGLang a generation."""
+    first_token_s: float = 120.0
+    stop_grace_s: float = 15.0
+    release_s: float = 60.0
+    """From the last process gone until the GPU memory must be back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeDefaults:
+    """What a probe of this server does unless told otherwise."""
+
+    workload: str = "chat"
+    requests: int = 16
+    concurrency: int = 1
+    warmup: int = 2
+    max_tokens: int = 128
+    temperature: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A named way to start one server."""
+
+    name: str
+    engine: str
+    """``sglang`` or ``vllm``."""
+    model: str
+    description: str = ""
+    draft: str | None = None
+    speculation: Speculation | None = None
+    """``None`` is a baseline without speculation."""
+    address: str = "127.0.0.1"
+    port: int
+    gpus: tuple[int, ...] | None = None
+    """Indexes in PCI order for ``CUDA_VISIBLE_DEVICES``; ``None`` leaves the choice to the host."""
+    served_name: str | None = None
+    python: str = "python3"
+    """Interpreter on the host that has the engine."""
+    command: tuple[str, ...] = ()
+    """Start of the command line instead of the engine's own (``["/opt/venv/bin/vllm", "serve"]``)."""
+    workdir: str | None = None
+    flags: Mapping[str, FlagValue] = field(default_factory=dict)
+    """Engine flags by their long name without dashes, in the order they are passed."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    probe: ProbeDefaults = field(default_factory=ProbeDefaults)
+    source: str = ""
+    """File it was read from."""
+
+    def digest(self) -> str:
+        """Return 12 hex digits over what decides the server's behaviour (not name or source)."""
+        values = asdict(self)
+        for key in ("name", "source", "description", "limits", "probe"):
+            del values[key]
+        text = json.dumps(values, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,276 @@
+"""Views: the frozen values that drive a screen or a JSON document.
+
+The app layer builds one ``Snapshot`` of everything; front ends only format it.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from eaglemon.core.hosts import HostFacts, HostSample, HostSpec, LinkState
+from eaglemon.core.phases import Phase
+from eaglemon.core.probe import ProbeProgress
+from eaglemon.core.profiles import Profile, Speculation
+
+
+class ServerState(StrEnum):
+    """State of a server's life (see ``core/lifecycle.py``)."""
+
+    PREFLIGHT = "preflight"
+    SPAWNING = "spawning"
+    STARTING = "starting"
+    WARMING = "warming"
+    READY = "ready"
+    BUSY = "busy"
+    UNHEALTHY = "unhealthy"
+    STOPPING = "stopping"
+    RELEASING = "releasing"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    LOST = "lost"
+
+    @property
+    def ended(self) -> bool:
+        """No process of the server is left and none will come."""
+        return self in {ServerState.STOPPED, ServerState.FAILED}
+
+    @property
+    def starting(self) -> bool:
+        """On the way to ready."""
+        return self in {
+            ServerState.PREFLIGHT,
+            ServerState.SPAWNING,
+            ServerState.STARTING,
+            ServerState.WARMING,
+        }
+
+    @property
+    def answering(self) -> bool:
+        """Has generated a token and was not stopped since."""
+        return self in {ServerState.READY, ServerState.BUSY}
+
+
+class PhaseState(StrEnum):
+    """State of one phase on the phase track."""
+
+    PENDING = "pending"
+    ACTIVE = "active"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    """Did not show in the log although a later phase did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageView:
+    """A named part of a phase, such as one of the graph captures."""
+
+    name: str
+    started_s: float
+    elapsed_s: float
+    done: int | None = None
+    total: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseView:
+    """One phase of a start-up; times are seconds since the launch."""
+
+    phase: Phase
+    state: PhaseState
+    started_s: float | None = None
+    elapsed_s: float | None = None
+    done: int | None = None
+    total: int | None = None
+    stages: tuple[StageView, ...] = ()
+
+
+class HealthVerdict(StrEnum):
+    """What the last health poll proves."""
+
+    UNKNOWN = "unknown"
+    REFUSED = "refused"
+    """Nothing listens yet."""
+    STARTING = "starting"
+    OK = "ok"
+    BAD = "bad"
+    TIMED_OUT = "timed-out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthView:
+    """The last health poll."""
+
+    verdict: HealthVerdict
+    code: int | None = None
+    latency_s: float | None = None
+    age_s: float
+    polls: int
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptanceView:
+    """Acceptance over the shown window."""
+
+    accept_length: float | None
+    ceiling: int | None = None
+    per_position: tuple[float, ...] = ()
+    window_s: float | None = None
+    source: str
+    """``counters``, ``log line`` or ``probe``."""
+    age_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadView:
+    """What the server is doing; ``None`` where its metrics do not tell."""
+
+    tok_s: float | None = None
+    running: int | None = None
+    waiting: int | None = None
+    kv_used_fraction: float | None = None
+    source: str
+    age_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExitView:
+    """How a process ended; both ``None`` when nobody saw it."""
+
+    code: int | None = None
+    signal: str | None = None
+    at: float | None = None
+
+    def __str__(self) -> str:
+        """``exit code 1``, ``SIGKILL`` or ``exit code unknown``."""
+        if self.signal:
+            return self.signal
+        return "exit code unknown" if self.code is None else f"exit code {self.code}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseView:
+    """Why a server failed."""
+
+    slug: str | None
+    sentence: str
+    decisive_line: str | None = None
+    line_number: int | None = None
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopView:
+    """The account of a stop."""
+
+    steps: tuple[str, ...]
+    """In order, in words: ``TERM sent to 4 processes``, ``2 survivors killed after 15 s``."""
+    processes_left: int | None = None
+    memory_to_release_bytes: int | None = None
+    elapsed_s: float = 0.0
+    proven: bool = False
+    """No process is left and the GPU memory is back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerView:
+    """One server."""
+
+    id: str
+    name: str
+    host: str
+    profile: str
+    engine: str
+    state: ServerState
+    detail: str = ""
+    """One line beside the state: phase and progress, cause, what is waited for."""
+    stalled: bool = False
+    command_line: str
+    """As it was started, secrets masked."""
+    port: int
+    speculation: Speculation | None = None
+    gpu_indexes: tuple[int, ...] = ()
+    pid: int | None = None
+    pids: tuple[int, ...] = ()
+    memory_used_bytes: int | None = None
+    """GPU memory held by the processes of the run."""
+    launched_at: float
+    """Unix seconds."""
+    ready_at: float | None = None
+    age_s: float
+    """Seconds since the launch, until the end once ended."""
+    phases: tuple[PhaseView, ...] = ()
+    health: HealthView | None = None
+    acceptance: AcceptanceView | None = None
+    load: LoadView | None = None
+    accept_history: tuple[tuple[float, float], ...] = ()
+    """(unix seconds, accept length), oldest first."""
+    tok_s_history: tuple[tuple[float, float], ...] = ()
+    exit: ExitView | None = None
+    cause: CauseView | None = None
+    stop: StopView | None = None
+    log_path: str = ""
+    notes: tuple[str, ...] = ()
+    probe: ProbeProgress | None = None
+    """The last probe of this console."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostView:
+    """One host with its last sample."""
+
+    spec: HostSpec
+    state: LinkState
+    detail: str = ""
+    """Why it is down or degraded, with the next step."""
+    facts: HostFacts | None = None
+    sample: HostSample | None = None
+    sample_age_s: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the host."""
+        return self.spec.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Everything a screen shows, at one moment."""
+
+    at: float
+    """Unix seconds of this console's clock."""
+    hosts: tuple[HostView, ...] = ()
+    servers: tuple[ServerView, ...] = ()
+    """All known runs, newest first."""
+
+    def server(self, server_id: str) -> ServerView | None:
+        """Return the server with this id."""
+        return next((server for server in self.servers if server.id == server_id), None)
+
+    def host(self, name: str) -> HostView | None:
+        """Return the host with this name."""
+        return next((host for host in self.hosts if host.name == name), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogBatch:
+    """Complete lines of a server's log, in order."""
+
+    lines: tuple[str, ...]
+    next_offset: int
+    """Byte offset after the last of them: where to resume."""
+    dropped: int = 0
+    """Lines left out because the reader was too slow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPlan:
+    """A launch, ready to be confirmed."""
+
+    host: str
+    profile: Profile
+    argv: tuple[str, ...]
+    env: dict[str, str] = field(default_factory=dict)
+    """Only what the profile sets, unmasked."""
+    shell_line: str
+    """What a person would type, secrets masked."""

@@ -1,0 +1,151 @@
+"""What the console knows of an engine: one pure object per engine, no I/O.
+
+To add an engine, write one module with an object that satisfies ``Engine`` and list it in
+``eaglemon/engines/__init__.py``. Nothing else in the code may ask for an engine by name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from eaglemon.core.logs import LogRule
+from eaglemon.core.prometheus import Metrics
+from eaglemon.core.problems import Problem
+from eaglemon.core.profiles import Profile
+from eaglemon.core.speculation import AcceptCounts
+from eaglemon.core.sse import SseEvent
+from eaglemon.core.views import HealthVerdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpCall:
+    """One HTTP request to a server."""
+
+    method: str
+    path: str
+    body: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateRequest:
+    """A generation to ask for, in the terms all engines share."""
+
+    prompt: str
+    model: str
+    """Name the server knows the model by (ignored where it does not matter)."""
+    max_tokens: int
+    temperature: float = 0.0
+    ignore_eos: bool = False
+    stream: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokensSeen:
+    """A chunk of a stream that carries tokens."""
+
+    new_tokens: int
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerSeen:
+    """The end of an answer, with what the engine says of it."""
+
+    completion_tokens: int | None = None
+    prompt_tokens: int | None = None
+    finish_reason: str | None = None
+    counts: AcceptCounts | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamFailed:
+    """The engine reports an error inside the stream, or sent something that is not an answer."""
+
+    message: str
+
+
+StreamEvent = TokensSeen | AnswerSeen | StreamFailed
+
+
+class StreamDecoder(Protocol):
+    """Turns the server-sent events of one answer into tokens; one object per request."""
+
+    def feed(self, event: SseEvent) -> list[StreamEvent]:
+        """Take one event. ``AnswerSeen`` comes once, at the proper end of the stream."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauges:
+    """What one reading of ``/metrics`` tells; ``None`` where the engine does not."""
+
+    accept: AcceptCounts | None = None
+    """Counters since the server started; ``None`` when speculation is off."""
+    accept_length: float | None = None
+    """A gauge of the engine's own last interval, where it has no live counters."""
+    generation_tokens: float | None = None
+    tok_s: float | None = None
+    running: int | None = None
+    waiting: int | None = None
+    kv_used_fraction: float | None = None
+    started_at: float | None = None
+    """Process start, to notice that counters belong to another process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoints:
+    """Paths of the engine's HTTP interface."""
+
+    health: str = "/health"
+    metrics: str = "/metrics"
+    models: str = "/v1/models"
+    info: str | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+class Engine(Protocol):
+    """All the console knows of one engine."""
+
+    name: str
+    """Slug used in profiles: ``sglang``, ``vllm``."""
+    title: str
+    """As people write it: ``SGLang``."""
+    default_port: int
+    package: str
+    """Distribution whose version is the engine's version."""
+    endpoints: Endpoints
+    log_rules: tuple[LogRule, ...]
+    binds_port_first: bool
+    """Whether an open port proves anything before the model is loaded."""
+
+    def argv(self, profile: Profile) -> tuple[str, ...]:
+        """Return the command line that starts a server of this profile."""
+        ...
+
+    def environment(self, profile: Profile) -> dict[str, str]:
+        """Return the variables the profile's server is started with (profile's own included)."""
+        ...
+
+    def check(self, profile: Profile) -> list[Problem]:
+        """Return what is wrong with the profile for this engine, all at once."""
+        ...
+
+    def health_verdict(self, status: int) -> HealthVerdict:
+        """Say what an HTTP status of the health path means."""
+        ...
+
+    def generate(self, request: GenerateRequest) -> HttpCall:
+        """Return the HTTP call that generates, with per-chunk token counts when streaming."""
+        ...
+
+    def stream_decoder(self) -> StreamDecoder:
+        """Return a decoder for the stream of one answer."""
+        ...
+
+    def gauges(self, metrics: Metrics) -> Gauges:
+        """Read a scrape of the metrics path."""
+        ...
+
+    def recognises(self, argv: tuple[str, ...]) -> bool:
+        """Tell whether a process with this command line is a server of this engine."""
+        ...
