@@ -85,7 +85,9 @@ class Eaglemon(Protocol):
         """Return the profile's probe with ``overrides`` (``requests``, ``workload``, ...)."""
         ...
 
-    def logs(self, server_id: str, *, follow: bool, tail: int | None = None) -> AsyncIterator[LogBatch]:
+    def logs(
+        self, server_id: str, *, follow: bool, tail: int | None = None
+    ) -> AsyncIterator[LogBatch]:
         """Yield the server's log from its start, or its last ``tail`` lines.
 
         With ``follow`` it goes on until the server has ended, over reconnects.

@@ -1,0 +1,1 @@
+"""The command line: lazy commands over the domain API."""

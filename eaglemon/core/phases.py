@@ -102,6 +102,4 @@ class NoteSeen:
     text: str
 
 
-LogEvent: TypeAlias = (
-    PhaseEntered | PhaseProgress | LogReady | FaultSeen | DecodeStats | NoteSeen
-)
+LogEvent: TypeAlias = PhaseEntered | PhaseProgress | LogReady | FaultSeen | DecodeStats | NoteSeen

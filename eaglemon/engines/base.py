@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from eaglemon.core.logs import LogRule
-from eaglemon.core.prometheus import Metrics
 from eaglemon.core.problems import Problem
 from eaglemon.core.profiles import Profile
+from eaglemon.core.prometheus import Metrics
 from eaglemon.core.speculation import AcceptCounts
 from eaglemon.core.sse import SseEvent
 from eaglemon.core.views import HealthVerdict

@@ -1,0 +1,1 @@
+"""The edge: one external thing per module, its exceptions mapped onto eaglemon.errors."""

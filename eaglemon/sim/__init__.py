@@ -1,0 +1,1 @@
+"""The simulated GPU host: real agent, real processes, simulated driver and engines."""

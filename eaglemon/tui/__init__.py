@@ -1,0 +1,1 @@
+"""The terminal console: screens and widgets over the domain API."""
