@@ -64,7 +64,7 @@ class HostFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSample:
-    """One GPU at one moment, as NVML reports it (memory: v2 ``used``, without the reserved part)."""
+    """One GPU at one moment, as NVML reports it (v2 ``used``, without the reserved part)."""
 
     index: int
     """PCI order, as ``CUDA_VISIBLE_DEVICES`` counts under ``CUDA_DEVICE_ORDER=PCI_BUS_ID``."""

@@ -84,7 +84,7 @@ class Profile:
     python: str = "python3"
     """Interpreter on the host that has the engine."""
     command: tuple[str, ...] = ()
-    """Start of the command line instead of the engine's own (``["/opt/venv/bin/vllm", "serve"]``)."""
+    """Start of the command line in place of the engine's own, e.g. ``["vllm", "serve"]``."""
     workdir: str | None = None
     flags: Mapping[str, FlagValue] = field(default_factory=dict)
     """Engine flags by their long name without dashes, in the order they are passed."""
