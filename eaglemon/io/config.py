@@ -1,0 +1,281 @@
+"""Profiles and hosts as configured: packaged, then the user's, then the project's; nearest wins.
+
+A profile file is a list of keys (``profiles/NAME.toml``) or a table ``[profiles.NAME]`` of
+``eaglemon.toml``; hosts are tables ``[hosts.NAME]`` of ``hosts.toml`` or ``eaglemon.toml``.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, cast
+
+from eaglemon.core.hosts import HostSpec
+from eaglemon.core.problems import Problem, did_you_mean
+from eaglemon.core.profiles import Profile
+from eaglemon.errors import ConfigError, UsageError
+from eaglemon.io import profile_values
+from eaglemon.io.paths import user_config_folder
+from eaglemon.io.resources import data_folder
+from eaglemon.io.tomlfile import TomlFile, read_toml
+from eaglemon.io.typed import typed_fields
+
+PROJECT_FILE = "eaglemon.toml"
+PROJECT_FOLDER = ".eaglemon"
+HOSTS_FILE = "hosts.toml"
+_SUFFIX = ".toml"
+LOCAL = HostSpec(name="local", transport="local", source="built in")
+_TRANSPORTS = ("ssh", "local")
+_HOST_KEYS = tuple(f.name for f in fields(HostSpec) if f.name not in {"name", "source"})
+_HOST_PATHS = ("known_hosts", "identity", "ssh_config")
+
+
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    """One profile as one file defines it."""
+
+    name: str
+    raw: Mapping[str, object]
+    file: TomlFile
+    path: tuple[str, ...]
+    problems: tuple[Problem, ...] = ()
+
+    def problem(self, key: str, message: str, *, hint: str = "") -> Problem:
+        return self.file.problem((*self.path, key), message, hint=hint)
+
+
+class ProfileStore:
+    """All profiles that could be read, and what is wrong with those that could not."""
+
+    def __init__(self, definitions: Sequence[_Definition], problems: Sequence[Problem]) -> None:
+        self._layers: dict[str, list[_Definition]] = {}
+        for definition in definitions:
+            self._layers.setdefault(definition.name, []).append(definition)
+        self._profiles: dict[str, Profile] = {}
+        self._broken: dict[str, tuple[Problem, ...]] = {}
+        for name in sorted(self._layers):
+            built = self._build(name)
+            if isinstance(built, Profile):
+                self._profiles[name] = built
+            else:
+                self._broken[name] = tuple(built)
+        unique = dict.fromkeys([*problems, *(p for ps in self._broken.values() for p in ps)])
+        self.problems: tuple[Problem, ...] = tuple(unique)
+        """What is wrong, file by file; profiles of other files are not affected."""
+
+    @classmethod
+    def load(
+        cls,
+        *,
+        config: Path | None = None,
+        project: Path | None = None,
+        user: Path | None = None,
+    ) -> "ProfileStore":
+        """Read all profiles; never raises for a broken file, see ``problems``.
+
+        ``project`` is the folder of ``eaglemon.toml`` (default: the current one), ``user`` the
+        user's configuration folder, ``config`` a file or folder that is laid over both; raises
+        ``ConfigError`` when ``config`` does not exist.
+        """
+        definitions: list[_Definition] = []
+        problems: list[Problem] = []
+        for found in _read_profiles(_layers(config=config, project=project, user=user)):
+            if isinstance(found, Problem):
+                problems.append(found)
+            else:
+                definitions.append(found)
+        return cls(definitions, problems)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the profiles that could be read, sorted."""
+        return tuple(self._profiles)
+
+    def all(self) -> tuple[Profile, ...]:
+        """Return the profiles that could be read, by name."""
+        return tuple(self._profiles.values())
+
+    def get(self, name: str, overrides: Mapping[str, str] | None = None) -> Profile:
+        """Return a profile with ``--set`` values applied.
+
+        Raises ``ConfigError`` for a profile whose file is broken and ``UsageError`` for an unknown
+        name or a value that does not fit.
+        """
+        if name in self._broken:
+            raise ConfigError("; ".join(str(problem) for problem in self._broken[name]))
+        if name not in self._profiles:
+            raise UsageError(f"unknown profile {name!r}", hint=did_you_mean(name, self._profiles))
+        return profile_values.override(self._profiles[name], overrides or {})
+
+    def _build(self, name: str) -> Profile | Sequence[Problem]:
+        chain: list[_Definition] = []
+        seen: set[int] = set()
+        current = self._layers[name][-1]
+        while True:
+            if current.problems:
+                if not chain:
+                    return current.problems
+                hint = "; ".join(str(problem) for problem in current.problems)
+                return [chain[-1].problem("extends", f"{current.name!r} is broken", hint=hint)]
+            chain.append(current)
+            seen.add(id(current))
+            parent_name = current.raw.get("extends")
+            if parent_name is None:
+                break
+            parent = self._parent(current, str(parent_name))
+            if parent is None:
+                known = [other for other in self._layers if other != name]
+                hint = did_you_mean(str(parent_name), known)
+                return [current.problem("extends", f"unknown profile {parent_name!r}", hint=hint)]
+            if id(parent) in seen:
+                story = " -> ".join([*(link.name for link in chain), parent.name])
+                return [chain[0].problem("extends", f"goes round in a circle: {story}")]
+            current = parent
+        merged: dict[str, object] = {}
+        for definition in reversed(chain):
+            merged = profile_values.merge(merged, definition.raw)
+        return profile_values.build(name, merged, chain[0].file, chain[0].path)
+
+    def _parent(self, child: _Definition, name: str) -> _Definition | None:
+        layers = self._layers.get(name, [])
+        if name != child.name:
+            return layers[-1] if layers else None
+        # A profile that extends its own name builds on the one of that name a layer below.
+        index = next(i for i, layer in enumerate(layers) if layer is child)
+        return layers[index - 1] if index > 0 else child
+
+
+def load_hosts(
+    *, config: Path | None = None, project: Path | None = None, user: Path | None = None
+) -> tuple[HostSpec, ...]:
+    """Return the configured hosts in the order of their files, and ``local`` at the end.
+
+    Later files win by name. Raises ``ConfigError`` that names every problem.
+    """
+    hosts: dict[str, HostSpec] = {}
+    problems: list[Problem] = []
+    for layer in _layers(config=config, project=project, user=user):
+        alone = layer.is_dir()
+        path = layer / HOSTS_FILE if alone else layer
+        if not path.is_file():
+            continue
+        found = read_toml(path)
+        if isinstance(found, Problem):
+            problems.append(found)
+            continue
+        problems += _unknown_tables(found, ("hosts",) if alone else ("hosts", "profiles"))
+        tables = found.values.get("hosts", {})
+        if not isinstance(tables, Mapping):
+            problems.append(found.problem(("hosts",), "must be a table"))
+            continue
+        for name, raw in tables.items():
+            built = _host(name, raw, found)
+            if isinstance(built, HostSpec):
+                hosts[name] = built
+            else:
+                problems += built
+    if problems:
+        raise ConfigError("; ".join(str(problem) for problem in dict.fromkeys(problems)))
+    hosts.setdefault(LOCAL.name, LOCAL)
+    return tuple(hosts.values())
+
+
+def host_named(name: str, hosts: Sequence[HostSpec]) -> HostSpec:
+    """Return the host of this name; an unknown one is an SSH name, ``[user@]name[:port]``."""
+    known = next((host for host in hosts if host.name == name), None)
+    if known is not None:
+        return known
+    user, at, address = name.rpartition("@")
+    port: int | None = None
+    if address.count(":") == 1:
+        address, _, digits = address.partition(":")
+        if not digits.isdecimal() or not 0 < int(digits) < 65536:
+            raise UsageError(f"host {name!r}: the port must be a number from 1 to 65535")
+        port = int(digits)
+    bad = not address or address.startswith("-") or any(c.isspace() or c == "/" for c in name)
+    if bad or (at and not user):
+        hint = did_you_mean(name, [host.name for host in hosts])
+        raise UsageError(f"{name!r} is no name of a host", hint=hint)
+    return HostSpec(name=name, address=address, user=user or None, port=port, source="command line")
+
+
+def _definition(name: str, raw: object, file: TomlFile, path: tuple[str, ...]) -> _Definition:
+    wrong = profile_values.name_problem(name)
+    if wrong is not None:
+        return _Definition(name, {}, file, path, (file.problem(path, f"{name!r} {wrong}"),))
+    if not isinstance(raw, Mapping):
+        return _Definition(name, {}, file, path, (file.problem(path, "must be a table"),))
+    problems = profile_values.check_layer(raw, file, path)
+    return _Definition(name, raw, file, path, tuple(problems))
+
+
+def _host(name: str, raw: object, file: TomlFile) -> HostSpec | list[Problem]:
+    path = ("hosts", name)
+    if not isinstance(raw, Mapping):
+        return [file.problem(path, "must be a table")]
+    values, problems = typed_fields(raw, HostSpec, file=file, path=path, known=_HOST_KEYS)
+    transport = values.get("transport", "ssh")
+    if transport not in _TRANSPORTS:
+        hint = did_you_mean(str(transport), _TRANSPORTS)
+        problems.append(file.problem((*path, "transport"), f"unknown: {transport!r}", hint=hint))
+    port = values.get("port")
+    if isinstance(port, int) and not 0 < port < 65536:
+        problems.append(file.problem((*path, "port"), f"must be from 1 to 65535, not {port}"))
+    if problems:
+        return problems
+    for key in _HOST_PATHS:
+        value = values.get(key)
+        if isinstance(value, str) and value:
+            values[key] = str((file.folder or Path()) / Path(value).expanduser())
+    return HostSpec(name=name, source=file.label, **cast("dict[str, Any]", values))
+
+
+def _layers(*, config: Path | None, project: Path | None, user: Path | None) -> list[Path]:
+    """Return the folders and files to read over the packaged ones, nearest last."""
+    here = project or Path()
+    layers = [user or user_config_folder(), here / PROJECT_FOLDER, here / PROJECT_FILE]
+    if config is not None:
+        if not config.exists():
+            raise ConfigError(f"--config {config}: no such file or folder")
+        layers.append(config)
+    return [layer for layer in layers if layer.exists()]
+
+
+def _read_profiles(layers: Sequence[Path]) -> Iterator[_Definition | Problem]:
+    packaged = data_folder("configs") / "profiles"
+    for entry in sorted(packaged.iterdir(), key=lambda item: item.name):
+        if entry.name.endswith(_SUFFIX):
+            yield _file_definition(entry, f"packaged profiles/{entry.name}")
+    for layer in layers:
+        if layer.is_dir():
+            for path in sorted((layer / "profiles").glob(f"*{_SUFFIX}")):
+                yield _file_definition(path, None)
+            continue
+        found = read_toml(layer)
+        if isinstance(found, Problem):
+            yield found
+            continue
+        yield from _unknown_tables(found, ("hosts", "profiles"))
+        tables = found.values.get("profiles", {})
+        if not isinstance(tables, Mapping):
+            yield found.problem(("profiles",), "must be a table")
+            continue
+        for name, raw in tables.items():
+            yield _definition(name, raw, found, ("profiles", name))
+
+
+def _file_definition(source: Path | Traversable, label: str | None) -> _Definition:
+    name = source.name.removesuffix(_SUFFIX)
+    found = read_toml(source, label=label)
+    if isinstance(found, Problem):
+        # The name stays taken: another layer's profile of this name must not be launched instead.
+        return _Definition(name, {}, TomlFile(label=found.where), (), (found,))
+    return _definition(name, found.values, found, ())
+
+
+def _unknown_tables(file: TomlFile, known: Sequence[str]) -> list[Problem]:
+    return [
+        file.problem((key,), "is not a known table", hint=did_you_mean(key, known))
+        for key in file.values
+        if key not in known
+    ]

@@ -1,0 +1,68 @@
+"""Workloads: the prompts of a probe, shipped by name or read from a person's own JSONL file."""
+
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+import msgspec
+
+from eaglemon.core.probe import Prompt
+from eaglemon.core.problems import did_you_mean
+from eaglemon.errors import ConfigError, UsageError
+from eaglemon.io.resources import data_folder
+
+SUFFIX = ".jsonl"
+
+
+def workload_names() -> tuple[str, ...]:
+    """Return the names of the shipped workloads, sorted."""
+    entries = (data_folder("configs") / "workloads").iterdir()
+    return tuple(sorted(e.name.removesuffix(SUFFIX) for e in entries if e.name.endswith(SUFFIX)))
+
+
+def load_workload(name_or_path: str) -> tuple[Prompt, ...]:
+    """Return the prompts of a shipped workload, or of a file with one JSON object per line.
+
+    Each object has ``id`` and ``text``. Raises ``UsageError`` for an unknown name and
+    ``ConfigError`` that names file and line for a file that is not such a list.
+    """
+    names = workload_names()
+    if name_or_path in names:
+        shipped = data_folder("configs") / "workloads" / f"{name_or_path}{SUFFIX}"
+        return _read(shipped, f"packaged workloads/{name_or_path}{SUFFIX}")
+    path = Path(name_or_path).expanduser()
+    if path.is_file():
+        return _read(path, str(path))
+    if path.suffix or len(path.parts) > 1:
+        raise UsageError(f"workload {name_or_path}: no such file")
+    raise UsageError(f"unknown workload {name_or_path!r}", hint=did_you_mean(name_or_path, names))
+
+
+def _read(source: Path | Traversable, label: str) -> tuple[Prompt, ...]:
+    try:
+        text = source.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{label}: is not UTF-8 text ({error.reason})") from error
+    except OSError as error:
+        reason = (error.strerror or type(error).__name__).lower()
+        raise ConfigError(f"{label}: cannot be read: {reason}") from error
+    prompts: dict[str, Prompt] = {}
+    # Only the newline ends a line: prompts may hold U+2028 and the like.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            prompt = msgspec.json.decode(line, type=Prompt)
+        except msgspec.DecodeError as error:
+            hint = 'each line must be {"id": "...", "text": "..."}'
+            message = f"{label}:{number}: is no prompt: {_lower_first(str(error))}"
+            raise ConfigError(message, hint=hint) from error
+        if prompt.id in prompts:
+            raise ConfigError(f"{label}:{number}: the id {prompt.id!r} is used twice")
+        prompts[prompt.id] = prompt
+    if not prompts:
+        raise ConfigError(f"{label}: has no prompt")
+    return tuple(prompts.values())
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]
