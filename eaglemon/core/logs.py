@@ -1,0 +1,436 @@
+"""Logs: bytes into lines, and lines into events by an engine's rules.
+
+A server's log is read while it is written, so both readers take any split of the bytes and
+give the same result for all of them. Progress bars rewrite their line with a carriage return:
+each rewrite is an update of the same line.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from eaglemon.core.phases import (
+    PHASE_ORDER,
+    LogEvent,
+    LogReady,
+    NoteSeen,
+    Phase,
+    PhaseEntered,
+    PhaseProgress,
+)
+
+MAX_LINE_BYTES = 65536
+
+_LINE = re.compile(rb"([^\r\n]*)(\r\n|\n|\r|\Z)")
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_RANK = re.compile(r"[\[(][^\])]*?((?:[ _](?:DP|PP|TP|EP|ATTN_CP|MOE_DP)\d+)+)")
+_LOADS = (Phase.LOAD_TARGET, Phase.LOAD_DRAFT)
+
+_Tree: TypeAlias = dict[str, "_Tree"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line of a log, or one update of a progress bar."""
+
+    text: str
+    """Decoded, without its terminator, ANSI escapes and control characters."""
+    number: int
+    """1-based, as an editor counts: a carriage return does not start a new line."""
+    end_offset: int
+    """Bytes of the stream up to and including its terminator."""
+    transient: bool = False
+    """A carriage return followed: the text was rewritten on screen."""
+
+
+def clean(raw: bytes) -> str:
+    """Return the text of a line: UTF-8 with replacement, no ANSI escapes, no control characters."""
+    text = raw.decode("utf-8", "replace")
+    if text.isprintable():
+        return text
+    if "\x1b" in text:
+        text = _ESCAPES.sub("", text)
+    return _CONTROLS.sub("", text)
+
+
+class _Splitter:
+    """Cuts a byte stream where lines are complete, in bounded memory.
+
+    ``feed`` returns whole lines with their terminators. Of a line longer than the limit only
+    the start is kept; ``offset`` added to a position behind the first line's end gives the
+    position in the stream.
+    """
+
+    __slots__ = ("_dropped", "_head", "_held", "_limit", "_read", "offset")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._head = bytearray()
+        self._dropped = 0
+        self._held = False
+        self._read = 0
+        self.offset = 0
+
+    @property
+    def head(self) -> bytes:
+        """The start of the line that is not complete yet."""
+        return bytes(self._head)
+
+    @property
+    def read(self) -> int:
+        """Bytes fed so far."""
+        return self._read
+
+    def feed(self, data: bytes) -> bytes:
+        self._read += len(data)
+        if self._held:
+            data = b"\r" + data
+        # A carriage return at the end may be half of a line end: it waits for the next byte.
+        self._held = data.endswith(b"\r")
+        if self._held:
+            data = data[:-1]
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        if not end:
+            self._keep(data)
+            return b""
+        region = bytes(self._head) + data[:end]
+        rest = data[end:]
+        self.offset = self._read - self._held - len(rest) - len(region)
+        self._head.clear()
+        self._dropped = 0
+        self._keep(rest)
+        return region
+
+    def close(self) -> bytes:
+        region = bytes(self._head) + (b"\r" if self._held else b"")
+        self.offset = self._read - len(region)
+        self._head.clear()
+        self._held = False
+        self._dropped = 0
+        return region
+
+    def _keep(self, data: bytes) -> None:
+        room = self._limit - len(self._head)
+        if len(data) > room:
+            self._dropped += len(data) - room
+            data = data[:room]
+        self._head += data
+
+    @property
+    def dropped(self) -> int:
+        """Bytes left out of the incomplete line."""
+        return self._dropped
+
+
+class LineAssembler:
+    """Turns chunks of a log into lines; the same lines for every way to cut the chunks."""
+
+    def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+        self._limit = max_line_bytes
+        self._splitter = _Splitter(max_line_bytes)
+        self._number = 1
+        self.cut_lines = 0
+        """Lines of which only the start was kept."""
+        self.cut_bytes = 0
+
+    def feed(self, data: bytes) -> list[Line]:
+        """Take the next bytes and return the lines they complete."""
+        dropped = self._splitter.dropped
+        return self._lines(self._splitter.feed(data), dropped)
+
+    def close(self) -> list[Line]:
+        """Return the last line when it has no terminator."""
+        dropped = self._splitter.dropped
+        return self._lines(self._splitter.close(), dropped)
+
+    def _lines(self, region: bytes, dropped: int) -> list[Line]:
+        lines = []
+        for match in _LINE.finditer(region):
+            raw, terminator = match.groups()
+            if not raw and terminator in (b"", b"\r"):
+                continue
+            excess = max(0, len(raw) - self._limit) + dropped
+            dropped = 0
+            if excess:
+                self.cut_lines += 1
+                self.cut_bytes += excess
+                raw = raw[: self._limit]
+            transient = terminator == b"\r"
+            lines.append(
+                Line(
+                    text=clean(raw),
+                    number=self._number,
+                    end_offset=self._splitter.offset + match.end(),
+                    transient=transient,
+                )
+            )
+            self._number += not transient
+        return lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRule:
+    """What one kind of line means."""
+
+    name: str
+    contains: str
+    """Text that every such line has; all of ASCII, and best begun with a capital or another
+    rare character, since all rules' texts are searched for at once."""
+    pattern: re.Pattern[str] | None = None
+    """Must match somewhere in the line; ``None`` means that ``contains`` is enough."""
+    build: Callable[[re.Match[str] | None, Line], LogEvent | None]
+    """The event of a matching line; ``None`` of it means nothing to tell."""
+    final: bool = False
+    """No other rule applies to such a line (saves time on frequent ones)."""
+    after: str | None = None
+    """The rule applies only once a note with this slug, or this phase, was told before."""
+    bar: bool = False
+    """A progress bar: the pattern is applied again and again along the line, and already
+    before the line is complete, since a bar that stands still has no end yet."""
+
+
+class LogReader:
+    """Turns chunks of a log into events, with what single lines cannot tell filled in.
+
+    A second load of weights is the draft's; a shard bar belongs to the load in progress and a
+    capture bar to the stage in progress; what several ranks report, and what a bar repeats, is
+    told once.
+    """
+
+    def __init__(self, rules: Sequence[LogRule], *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+        # Bars first: the ones told early must come in the order in which they come late.
+        self._rules = sorted(rules, key=lambda rule: not rule.bar)
+        self._limit = max_line_bytes
+        self._splitter = _Splitter(max_line_bytes)
+        self._search = re.compile(_any_of([rule.contains for rule in rules])).search
+        self._finals = {rule.contains.encode(): rule for rule in rules if rule.final}
+        self._number = 1
+        self._bars_told: dict[str, int] = {}
+        self._context = _Context()
+        self.events_told = 0
+        self.lines_matched = 0
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes fed so far."""
+        return self._splitter.read
+
+    @property
+    def lines_read(self) -> int:
+        """Complete lines so far."""
+        return self._number - 1
+
+    def feed(self, data: bytes) -> list[LogEvent]:
+        """Take the next bytes and return the events of the lines that they complete."""
+        events = self._scan(self._splitter.feed(data))
+        self._peek(events)
+        self.events_told += len(events)
+        return events
+
+    def close(self) -> list[LogEvent]:
+        """Return the events of a last line without terminator."""
+        events = self._scan(self._splitter.close())
+        self.events_told += len(events)
+        return events
+
+    def _scan(self, region: bytes) -> list[LogEvent]:
+        events: list[LogEvent] = []
+        if not region:
+            return events
+        start = 0
+        counted = 0
+        told = self._bars_told
+        first_end = _line_end(region, 0) if told else 0
+        self._bars_told = {}
+        while match := self._search(region, start):
+            at = match.start()
+            begin = max(region.rfind(b"\n", start, at) + 1, start)
+            begin = max(region.rfind(b"\r", begin, at) + 1, begin)
+            end = _line_end(region, at)
+            start = end
+            if match.end() - begin > self._limit:
+                continue
+            self._number += region.count(b"\n", counted, begin)
+            counted = begin
+            self.lines_matched += 1
+            line = Line(
+                text=clean(region[begin : min(end, begin + self._limit)]),
+                number=self._number,
+                end_offset=self._splitter.offset + _after(region, end),
+                transient=region[end : end + 1] == b"\r" and region[end + 1 : end + 2] != b"\n",
+            )
+            final = self._finals.get(match.group())
+            if final is not None:
+                self._apply(final, line, 0, events)
+                continue
+            for rule in self._rules:
+                if rule.contains in line.text:
+                    skip = told.get(rule.name, 0) if end == first_end else 0
+                    self._apply(rule, line, skip, events)
+        self._number += region.count(b"\n", counted)
+        return events
+
+    def _peek(self, events: list[LogEvent]) -> None:
+        """Tell the bars of the incomplete line, and remember how many were told."""
+        head = self._splitter.head
+        if not head or not self._search(head):
+            return
+        line = Line(
+            text=clean(head),
+            number=self._number,
+            end_offset=self._splitter.offset + len(head),
+            transient=True,
+        )
+        for rule in self._rules:
+            if rule.bar and rule.contains in line.text:
+                skip = self._bars_told.get(rule.name, 0)
+                self._bars_told[rule.name] = self._apply(rule, line, skip, events)
+
+    def _apply(self, rule: LogRule, line: Line, skip: int, events: list[LogEvent]) -> int:
+        """Add the events of ``rule`` on ``line``; return how many bars it has."""
+        if rule.after is not None and rule.after not in self._context.told:
+            return 0
+        if rule.bar and rule.pattern is not None:
+            count = 0
+            for match in rule.pattern.finditer(line.text):
+                count += 1
+                if count > skip:
+                    self._context.add(rule.build(match, line), line, events)
+            return count
+        found = rule.pattern.search(line.text) if rule.pattern is not None else None
+        if rule.pattern is None or found is not None:
+            self._context.add(rule.build(found, line), line, events)
+        return 0
+
+
+class _Context:
+    """What earlier lines say about a later one."""
+
+    __slots__ = (
+        "_load",
+        "_load_full",
+        "_loads",
+        "_loads_told",
+        "_progress",
+        "_seen",
+        "_stage",
+        "told",
+    )
+
+    def __init__(self) -> None:
+        self.told: set[str] = set()
+        """Slugs of the notes and phases that were told."""
+        self._loads: dict[str, int] = {}
+        self._load: Phase | None = None
+        self._loads_told = False
+        self._load_full = False
+        self._stage: str | None = None
+        self._seen: set[tuple[Phase, str | None]] = set()
+        self._progress: PhaseProgress | None = None
+
+    def add(self, event: LogEvent | None, line: Line, events: list[LogEvent]) -> None:
+        """Resolve ``event`` and append what it comes to."""
+        if isinstance(event, PhaseEntered):
+            self._enter(self._which_load(event, line), events)
+        elif isinstance(event, PhaseProgress):
+            self._advance(event, events)
+        elif event is not None:
+            events.append(event)
+            if isinstance(event, NoteSeen):
+                self.told.add(event.slug)
+            elif isinstance(event, LogReady):
+                self.told.add(Phase.READY)
+
+    def _which_load(self, event: PhaseEntered, line: Line) -> PhaseEntered:
+        if event.phase not in _LOADS:
+            return event
+        self._loads_told = True
+        rank = rank_of(line.text)
+        count = self._loads.get(rank, 0) + 1
+        self._loads[rank] = count
+        if event.phase is Phase.LOAD_TARGET and count > 1:
+            event = replace(event, phase=Phase.LOAD_DRAFT)
+        if self._load is not Phase.LOAD_DRAFT:
+            self._load = event.phase
+        return event
+
+    def _enter(self, event: PhaseEntered, events: list[LogEvent]) -> None:
+        key = (event.phase, event.stage)
+        if event.phase is Phase.GRAPH_CAPTURE:
+            self._stage = event.stage
+        if key not in self._seen:
+            self._seen.add(key)
+            self.told.add(event.phase)
+            events.append(event)
+
+    def _advance(self, event: PhaseProgress, events: list[LogEvent]) -> None:
+        if event.phase in _LOADS:
+            # Without lines that tell, a new bar after a full one is the draft's.
+            if self._load is None:
+                self._load = event.phase
+            elif not self._loads_told and self._load_full and event.done < event.total:
+                self._load = Phase.LOAD_DRAFT
+            self._load_full = event.done == event.total
+            event = replace(event, phase=self._load)
+        elif event.phase is Phase.GRAPH_CAPTURE and event.stage is None:
+            event = replace(event, stage=self._stage)
+        if not any(phase is event.phase for phase, _ in self._seen):
+            self._enter(PhaseEntered(phase=event.phase, stage=event.stage), events)
+        if event != self._progress:
+            self._progress = event
+            events.append(event)
+
+
+def rank_of(text: str) -> str:
+    """Return the rank marks in a line's prefix (`` TP1``, ``_TP0``), ``""`` without any."""
+    match = _RANK.match(text)
+    return match.group(1).replace("_", " ") if match else ""
+
+
+def phase_rank(phase: Phase) -> int:
+    """Return the position of ``phase`` in the order of a start-up."""
+    return PHASE_ORDER.index(phase)
+
+
+def _line_end(region: bytes, at: int) -> int:
+    end = region.find(b"\n", at)
+    if end < 0:
+        end = len(region)
+    turn = region.find(b"\r", at, end)
+    return end if turn < 0 else turn
+
+
+def _after(region: bytes, end: int) -> int:
+    """Return the position behind the terminator at ``end``."""
+    if region[end : end + 2] == b"\r\n":
+        return end + 2
+    return min(end + 1, len(region))
+
+
+def _any_of(texts: Sequence[str]) -> bytes:
+    """Return a pattern that finds any of ``texts``, shared starts written once.
+
+    Of texts that begin at the same place the longest is found.
+    """
+    tree: _Tree = {}
+    for text in texts:
+        node = tree
+        for character in text:
+            node = node.setdefault(character, {})
+        node.setdefault("", {})
+    return _tree_pattern(tree).encode()
+
+
+def _tree_pattern(tree: _Tree) -> str:
+    ends = "" in tree
+    branches = [
+        re.escape(character) + _tree_pattern(below)
+        for character, below in tree.items()
+        if character
+    ]
+    if not branches:
+        return ""
+    body = branches[0] if len(branches) == 1 and not ends else f"(?:{'|'.join(branches)})"
+    return f"{body}?" if ends else body
