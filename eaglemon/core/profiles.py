@@ -42,7 +42,7 @@ class Limits:
     health_connect_s: float = 3.0
     health_total_s: float = 25.0
     """SGLang answers 503 by itself after 20 s: waiting a little longer hears it."""
-    health_interval_s: float = 1.0
+    health_interval_s: float = 0.5
     """Between polls while starting."""
     ready_interval_s: float = 10.0
     """Between polls once ready: each costs SGLang a generation."""

@@ -36,6 +36,20 @@ class AcceptCounts:
             per_position=_add_positions(self, other),
         )
 
+    def since(self, earlier: "AcceptCounts") -> "AcceptCounts | None":
+        """What was counted after ``earlier``; ``None`` when the counters were reset between."""
+        if self.steps < earlier.steps or self.accepted < earlier.accepted:
+            return None
+        known = self.proposed is not None and earlier.proposed is not None
+        same = len(self.per_position) == len(earlier.per_position)
+        positions = zip(earlier.per_position, self.per_position, strict=False)
+        return AcceptCounts(
+            steps=self.steps - earlier.steps,
+            accepted=self.accepted - earlier.accepted,
+            proposed=(self.proposed or 0) - (earlier.proposed or 0) if known else None,
+            per_position=tuple(after - before for before, after in positions) if same else (),
+        )
+
     @property
     def accept_length(self) -> float | None:
         """Tokens per verify step, the bonus token included; ``None`` without a step."""

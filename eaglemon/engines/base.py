@@ -115,6 +115,8 @@ class Engine(Protocol):
     """Distribution whose version is the engine's version."""
     endpoints: Endpoints
     log_rules: tuple[LogRule, ...]
+    metrics_hint: str
+    """What to say when the metrics path is not served: how to turn it on."""
     binds_port_first: bool
     """Whether an open port proves anything before the model is loaded."""
 

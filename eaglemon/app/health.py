@@ -1,0 +1,56 @@
+"""The questions a server is asked to prove that it serves."""
+
+import json
+
+from eaglemon.core.profiles import Limits
+from eaglemon.core.views import HealthVerdict
+from eaglemon.engines.base import Engine, GenerateRequest
+from eaglemon.errors import ServerError
+from eaglemon.io.http import FailureKind, HttpClient, HttpError, HttpLimits
+
+_VERDICTS = {
+    FailureKind.REFUSED: HealthVerdict.REFUSED,
+    FailureKind.TIMED_OUT: HealthVerdict.TIMED_OUT,
+    FailureKind.BROKEN: HealthVerdict.BAD,
+}
+_SHOWN_BODY = 200
+
+
+async def ask_health(
+    http: HttpClient, engine: Engine, limits: Limits
+) -> tuple[HealthVerdict, int | None, str]:
+    """Poll the health path once; return the verdict, the HTTP status and what went wrong."""
+    try:
+        answer = await http.request(
+            "GET",
+            engine.endpoints.health,
+            limits=HttpLimits(connect_s=limits.health_connect_s, read_s=limits.health_total_s),
+        )
+    except HttpError as error:
+        return _VERDICTS[error.kind], None, error.message
+    return engine.health_verdict(answer.status), answer.status, ""
+
+
+async def ask_model(http: HttpClient, engine: Engine, limits: Limits) -> str | None:
+    """Return the name the server gives its model, ``None`` when it does not say."""
+    answer = await http.request(
+        "GET", engine.endpoints.models, limits=HttpLimits(read_s=limits.health_total_s)
+    )
+    if answer.status != 200:
+        return None
+    try:
+        name = json.loads(answer.body)["data"][0]["id"]
+    except (ValueError, LookupError, TypeError):
+        return None
+    return name if isinstance(name, str) else None
+
+
+async def ask_token(http: HttpClient, engine: Engine, model: str, limits: Limits) -> None:
+    """Have the server generate one token; raises ``ServerError`` when it does not."""
+    call = engine.generate(GenerateRequest(prompt="Hello", model=model, max_tokens=1, stream=False))
+    answer = await http.request(
+        call.method, call.path, body=call.body, limits=HttpLimits(read_s=limits.first_token_s)
+    )
+    if answer.status != 200:
+        body = answer.body[:_SHOWN_BODY].decode("utf-8", "replace").strip()
+        raise ServerError(f"the first generation got HTTP {answer.status}: {body}")

@@ -1,0 +1,210 @@
+"""One host's connection: kept up, its samples and runs handed on, its state told in words.
+
+Reconnects with growing, jittered pauses. Losing the link says nothing about the servers there.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from contextlib import aclosing, suppress
+from typing import Protocol
+
+from eaglemon.core.hosts import HostFacts, HostSample, HostSpec, LinkState
+from eaglemon.core.runs import RunStatus
+from eaglemon.core.views import HostView
+from eaglemon.errors import EaglemonError, HostError, LinkLostError
+from eaglemon.io.agent_link import AgentLink
+from eaglemon.io.clock import Clock
+from eaglemon.io.transport import Transport
+
+_log = logging.getLogger(__name__)
+
+RETRY_FIRST_S = 1.0
+RETRY_MOST_S = 30.0
+STALE_AFTER_S = 5.0
+"""A sample older than this is marked old: several sampling intervals have passed."""
+
+
+class HostListener(Protocol):
+    """What a host tells its owner; all calls come on the event loop and return at once."""
+
+    def host_changed(self, host: "Host") -> None:
+        """Something to show has changed."""
+        ...
+
+    def sample_seen(self, host: "Host", sample: HostSample) -> None:
+        """A sample of the GPUs arrived."""
+        ...
+
+    def runs_seen(
+        self, host: "Host", changed: Sequence[RunStatus], gone: Sequence[str], *, first: bool
+    ) -> None:
+        """Runs changed; ``first`` is the whole list after a (re)connect."""
+        ...
+
+    def link_lost(self, host: "Host", reason: str) -> None:
+        """The link broke."""
+        ...
+
+
+class Host:
+    """Supervises the connection to one host."""
+
+    def __init__(
+        self,
+        spec: HostSpec,
+        *,
+        connect: Callable[[HostSpec], Transport],
+        listener: HostListener,
+        clock: Clock,
+        sample_interval_s: float = 1.0,
+    ) -> None:
+        self.spec = spec
+        self.sample: HostSample | None = None
+        self.clock_offset_s = 0.0
+        """The host's clock minus this one's."""
+        self._connect = connect
+        self._listener = listener
+        self._clock = clock
+        self._sample_interval_s = sample_interval_s
+        self._state = LinkState.IDLE
+        self._detail = ""
+        self._link: AgentLink | None = None
+        self._transport: Transport | None = None
+        self._facts: HostFacts | None = None
+        self._sampled_at: float | None = None
+        self._retry_now = asyncio.Event()
+        self.answered = asyncio.Event()
+        """Set once the first attempt has succeeded or failed, and runs are known."""
+
+    @property
+    def link(self) -> AgentLink:
+        """The agent's link; raises ``HostError`` while the host is not up."""
+        if self._link is None:
+            raise HostError(
+                f"{self.spec.name} is {self._state.value}"
+                + (f": {self._detail}" if self._detail else "")
+            )
+        return self._link
+
+    @property
+    def transport(self) -> Transport:
+        """The connection; raises ``HostError`` while the host is not up."""
+        if self._transport is None or self._link is None:
+            raise HostError(f"{self.spec.name} is {self._state.value}")
+        return self._transport
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the agent answers."""
+        return self._link is not None
+
+    def view(self) -> HostView:
+        """Return what to show of this host now."""
+        age_s = None if self._sampled_at is None else self._clock.monotonic() - self._sampled_at
+        state = self._state
+        if state is LinkState.UP and age_s is not None and age_s > STALE_AFTER_S:
+            state = LinkState.STALE
+        detail = self._detail
+        if state is LinkState.STALE and age_s is not None:
+            detail = f"no sample for {age_s:.0f} s"
+        return HostView(
+            spec=self.spec,
+            state=state,
+            detail=detail,
+            facts=self._facts,
+            sample=self.sample,
+            sample_age_s=age_s,
+        )
+
+    def retry(self) -> None:
+        """Try again now instead of waiting for the next attempt."""
+        self._retry_now.set()
+
+    async def run(self) -> None:
+        """Connect, and reconnect for ever; ends only when cancelled."""
+        pause_s = RETRY_FIRST_S
+        while True:
+            self._set(LinkState.CONNECTING, self._detail)
+            transport = self._connect(self.spec)
+            reason = ""
+            try:
+                await transport.connect()
+                link = await AgentLink.open(transport, python=self.spec.python, env=self.spec.env)
+                try:
+                    pause_s = RETRY_FIRST_S
+                    reason = await self._stay(transport, link)
+                finally:
+                    await link.close()
+            except EaglemonError as error:
+                reason = str(error)
+            finally:
+                await transport.close()
+            # Jitter keeps many consoles from coming back to a rebooted host in step.
+            wait_s = pause_s * random.uniform(0.8, 1.2)  # noqa: S311 -- no secret
+            pause_s = min(pause_s * 2, RETRY_MOST_S)
+            self._set(LinkState.DOWN, reason)
+            self.answered.set()
+            self._retry_now.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._retry_now.wait()
+
+    async def _stay(self, transport: Transport, link: AgentLink) -> str:
+        self._facts = link.facts
+        self._transport, self._link = transport, link
+        self.clock_offset_s = await link.ping() - self._clock.wall()
+        self._set(LinkState.UP, "")
+        tasks = [
+            asyncio.create_task(self._watch_gpus(link), name=f"{self.spec.name}: gpus"),
+            asyncio.create_task(self._watch_runs(link), name=f"{self.spec.name}: runs"),
+            asyncio.create_task(link.closed(), name=f"{self.spec.name}: link"),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            reason = _reason_of(done)
+        finally:
+            self._link = self._transport = None
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        self._listener.link_lost(self, reason)
+        return reason
+
+    async def _watch_gpus(self, link: AgentLink) -> None:
+        interval_s = self._sample_interval_s
+        async with aclosing(link.watch_gpus(interval_s=interval_s)) as samples:
+            async for sample in samples:
+                self.sample = sample
+                self._sampled_at = self._clock.monotonic()
+                self._listener.sample_seen(self, sample)
+        raise LinkLostError(f"{self.spec.name}: the stream of GPU samples ended")
+
+    async def _watch_runs(self, link: AgentLink) -> None:
+        first = True
+        async with aclosing(link.watch_runs()) as updates:
+            async for changed, gone in updates:
+                self._listener.runs_seen(self, changed, gone, first=first)
+                first = False
+                self.answered.set()
+        raise LinkLostError(f"{self.spec.name}: the stream of runs ended")
+
+    def _set(self, state: LinkState, detail: str) -> None:
+        self._state = state
+        self._detail = detail
+        self._listener.host_changed(self)
+
+
+def _reason_of(done: set[asyncio.Task[None] | asyncio.Task[str]]) -> str:
+    for task in done:
+        error = task.exception()
+        if isinstance(error, EaglemonError):
+            return str(error)
+        if error is not None:
+            _log.error("%s ended unexpectedly", task.get_name(), exc_info=error)
+            return f"internal error: {error}"
+        result = task.result()
+        if result:
+            return result
+    return "the link ended"

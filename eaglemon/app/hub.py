@@ -1,0 +1,373 @@
+"""The composition root: hosts, keepers and probes of one console behind the domain API."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Protocol, Self
+
+from eaglemon.app.broadcast import Broadcast
+from eaglemon.app.host import Host
+from eaglemon.app.keeper import Keeper
+from eaglemon.app.logs import follow_log
+from eaglemon.app.plans import launch_plan, probe_plan
+from eaglemon.app.preflight import check_launch
+from eaglemon.app.probing import Probe
+from eaglemon.app.runs import profile_of
+from eaglemon.app.server_view import server_view
+from eaglemon.core.hosts import HostSample, HostSpec
+from eaglemon.core.probe import ProbePlan, ProbeProgress, Prompt
+from eaglemon.core.problems import Problem, did_you_mean
+from eaglemon.core.profiles import Profile
+from eaglemon.core.runs import RunStatus
+from eaglemon.core.views import LaunchPlan, LogBatch, ServerState, ServerView, Snapshot
+from eaglemon.engines import engine_named
+from eaglemon.errors import ConfigError, HostError, ServerError, TimeLimitError, UsageError
+from eaglemon.io.clock import Clock, SystemClock
+from eaglemon.io.transport import Transport
+
+TICK_S = 1.0
+"""Ages on screen move at least this often."""
+COALESCE_S = 0.1
+"""Changes within this time make one snapshot."""
+KEPT_RUNS = 50
+"""Ended runs of a host that are looked at; older ones stay on the host's disk."""
+STOP_MARGIN_S = 30.0
+
+
+class Profiles(Protocol):
+    """Where profiles come from (``eaglemon.io.config.ProfileStore``)."""
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """What is wrong with files that could not be read."""
+        ...
+
+    def all(self) -> Sequence[Profile]:
+        """Return every profile that could be read."""
+        ...
+
+    def get(self, name: str, overrides: Mapping[str, str] | None = None) -> Profile:
+        """Return one, with overrides applied; raises ``ConfigError`` or ``UsageError``."""
+        ...
+
+
+class Hub:
+    """One console. ``async with Hub(...)`` connects to all hosts and lets go of them."""
+
+    def __init__(
+        self,
+        hosts: Sequence[HostSpec],
+        profiles: Profiles,
+        *,
+        connect: Callable[[HostSpec], Transport],
+        workload: Callable[[str], tuple[Prompt, ...]],
+        clock: Clock | None = None,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._profiles = profiles
+        self._workload = workload
+        self._changes = Broadcast()
+        self._keepers: dict[str, Keeper] = {}
+        self._hosts = {
+            spec.name: Host(spec, connect=connect, listener=self, clock=self._clock)
+            for spec in hosts
+        }
+        self._running: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        """Begin to connect; does not wait for any host."""
+        self._running = [
+            asyncio.create_task(host.run(), name=f"host {name}")
+            for name, host in self._hosts.items()
+        ]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Let go of everything; servers keep running."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections; servers keep running."""
+        for keeper in self._keepers.values():
+            await keeper.close()
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        self._running = []
+
+    # What there is.
+
+    def hosts(self) -> Sequence[HostSpec]:
+        """Return the hosts of this console."""
+        return tuple(host.spec for host in self._hosts.values())
+
+    def profiles(self) -> Sequence[Profile]:
+        """Return all profiles that could be read."""
+        return tuple(self._profiles.all())
+
+    def profile_problems(self) -> Sequence[Problem]:
+        """Return what is wrong with profile files that could not be read."""
+        return tuple(self._profiles.problems)
+
+    def snapshot(self) -> Snapshot:
+        """Return everything known now."""
+        now, wall = self._clock.monotonic(), self._clock.wall()
+        servers = [server_view(k, now=now, wall=wall) for k in self._keepers.values()]
+        servers.sort(key=lambda server: (server.launched_at, server.id), reverse=True)
+        return Snapshot(
+            at=wall,
+            hosts=tuple(host.view() for host in self._hosts.values()),
+            servers=tuple(servers),
+        )
+
+    async def updates(self) -> AsyncIterator[Snapshot]:
+        """Yield snapshots as things change, the latest only for a slow reader."""
+        while True:
+            version = self._changes.version
+            yield self.snapshot()
+            await self._changes.beyond(version, timeout_s=TICK_S)
+            await self._clock.sleep(COALESCE_S)
+
+    async def settle(self, *, timeout_s: float = 20.0) -> Snapshot:
+        """Wait until each host answered once or failed to, its GPUs included."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                for host in self._hosts.values():
+                    await host.answered.wait()
+                while any(host.is_up and host.sample is None for host in self._hosts.values()):
+                    await self._changes.beyond(self._changes.version, timeout_s=TICK_S)
+        return self.snapshot()
+
+    def find(self, text: str) -> ServerView:
+        """Return the server with this id, id prefix, or name (living ones first, then newest)."""
+        servers = self.snapshot().servers
+        exact = [server for server in servers if server.id == text]
+        named = [server for server in servers if server.name == text]
+        named.sort(key=lambda server: server.state.ended)
+        started = [server for server in servers if server.id.startswith(text)]
+        for found in (exact, named, started):
+            if found:
+                return found[0]
+        known = [server.id for server in servers if not server.state.ended]
+        down = [host.spec.name for host in self._hosts.values() if not host.is_up]
+        if down:
+            unreachable = [h.view() for h in self._hosts.values() if not h.is_up]
+            reasons = "; ".join(f"{view.name}: {view.detail}" for view in unreachable)
+            raise HostError(f"no server {text!r} on the hosts that answer", hint=reasons)
+        raise UsageError(
+            f"no server {text!r} on {', '.join(self._hosts)}",
+            hint=did_you_mean(text, known) or "no server is running",
+        )
+
+    # Launch.
+
+    def plan(
+        self, profile: str, host: str, overrides: Mapping[str, str] | None = None
+    ) -> LaunchPlan:
+        """Return what a launch would run."""
+        if host not in self._hosts:
+            raise UsageError(f"unknown host {host!r}", hint=did_you_mean(host, self._hosts))
+        return launch_plan(self._profiles.get(profile, overrides), host)
+
+    async def check(self, plan: LaunchPlan) -> list[Problem]:
+        """Return what stands against the launch."""
+        engine = engine_named(plan.profile.engine)
+        host = self._hosts[plan.host]
+        if not host.is_up:
+            await self._host_up(host)
+        others = [s for s in self.snapshot().servers if s.state is not ServerState.PREFLIGHT]
+        return await check_launch(plan, engine, host, others)
+
+    async def launch(self, plan: LaunchPlan, *, force: bool = False) -> str:
+        """Start a server and return its id, once the host runs its first process."""
+        host = self._hosts[plan.host]
+        await self._host_up(host)
+        keeper = self._new_keeper(host, plan.profile)
+        keeper.launch(plan, force=force)
+        self._keepers[keeper.id] = keeper
+        while keeper.machine.state in {ServerState.PREFLIGHT, ServerState.SPAWNING}:
+            await self._changes.beyond(self._changes.version, timeout_s=TICK_S)
+        if keeper.machine.state is ServerState.FAILED and keeper.record is None:
+            raise ServerError(
+                f"{plan.profile.name} was not started on {plan.host}:\n{keeper.machine.detail}"
+            )
+        return keeper.id
+
+    async def wait(self, server_id: str, *, timeout_s: float | None = None) -> ServerView:
+        """Wait until the server is ready or has ended."""
+        keeper = self._keeper(server_id)
+        limit_s = timeout_s if timeout_s is not None else keeper.profile.limits.ready_s
+
+        def settled(view: ServerView) -> bool:
+            return view.state.answering or view.state.ended
+
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._until(server_id, settled)
+        except TimeoutError as error:
+            view = self._view(server_id)
+            raise TimeLimitError(
+                f"{server_id} is not ready after {limit_s:.0f} s: {view.state.value}, "
+                f"{view.detail}",
+                hint="wait longer, or look at its log",
+            ) from error
+
+    # Stop.
+
+    async def stop(
+        self, server_id: str, *, grace_s: float | None = None, wait: bool = True
+    ) -> ServerView:
+        """Stop a server and wait until its GPU memory is back."""
+        keeper = self._keeper(server_id)
+        state = keeper.machine.state
+        if state.ended and not keeper.pids:
+            raise ServerError(f"{server_id} is not running: {state.value}")
+        await self._host_up(keeper.host)
+        if keeper.machine.state is ServerState.LOST:
+            await self._until(server_id, lambda view: view.state is not ServerState.LOST)
+        limits = keeper.profile.limits
+        grace = grace_s if grace_s is not None else limits.stop_grace_s
+        keeper.stop(grace)
+        if not wait:
+            return self._view(server_id)
+        try:
+            async with asyncio.timeout(grace + limits.release_s + STOP_MARGIN_S):
+                return await self._until(
+                    server_id,
+                    lambda view: view.state.ended or view.state is ServerState.UNHEALTHY,
+                )
+        except TimeoutError as error:
+            raise TimeLimitError(
+                f"{server_id} is still {self._view(server_id).state.value}",
+                hint="look at its processes on the host",
+            ) from error
+
+    # Probe and log.
+
+    def probe_plan(self, server_id: str, overrides: Mapping[str, str] | None = None) -> ProbePlan:
+        """Return the profile's probe with ``overrides``."""
+        keeper = self._keeper(server_id)
+        return probe_plan(keeper.profile.probe, overrides or {}, self._workload)
+
+    async def probe(self, server_id: str, plan: ProbePlan | None = None) -> ProbeProgress:
+        """Run a probe to its end."""
+        keeper = self._keeper(server_id)
+        if not keeper.machine.state.answering:
+            raise ServerError(
+                f"{server_id} is {keeper.machine.state.value}", hint="a probe needs a ready server"
+            )
+        if keeper.probe is not None and keeper.probe.state in {"warming-up", "running"}:
+            raise ServerError(f"{server_id} is being probed already")
+        probe = Probe(
+            keeper,
+            plan or self.probe_plan(server_id),
+            clock=self._clock,
+            changed=self._changes.notify,
+        )
+        return await probe.run()
+
+    def logs(
+        self, server_id: str, *, follow: bool, tail: int | None = None
+    ) -> AsyncIterator[LogBatch]:
+        """Yield the server's log."""
+        keeper = self._keeper(server_id)
+        return follow_log(keeper, self._changes, follow=follow, tail=tail)
+
+    # What the hosts tell (``HostListener``).
+
+    def host_changed(self, host: Host) -> None:
+        """A host's connection changed."""
+        del host
+        self._changes.notify()
+
+    def sample_seen(self, host: Host, sample: HostSample) -> None:
+        """GPUs were sampled."""
+        for keeper in self._keepers.values():
+            if keeper.host is host and not keeper.machine.state.ended:
+                keeper.sample_seen(sample)
+        self._changes.notify()
+
+    def runs_seen(
+        self, host: Host, changed: Sequence[RunStatus], gone: Sequence[str], *, first: bool
+    ) -> None:
+        """Runs of a host changed."""
+        for status in _newest(changed):
+            keeper = self._keepers.get(status.record.id)
+            if keeper is None:
+                self._adopt(host, status)
+            else:
+                keeper.status_seen(status)
+        for run_id in gone:
+            self._keepers.pop(run_id, None)
+        if first:
+            there = {status.record.id for status in changed}
+            for keeper in self._keepers.values():
+                if keeper.host is host and keeper.id not in there:
+                    keeper.run_missing()
+        self._changes.notify()
+
+    def link_lost(self, host: Host, reason: str) -> None:
+        """A host cannot be reached any more."""
+        for keeper in self._keepers.values():
+            if keeper.host is host:
+                keeper.link_lost(reason)
+        self._changes.notify()
+
+    # Inside.
+
+    def _adopt(self, host: Host, status: RunStatus) -> None:
+        known = {profile.name: profile for profile in self._profiles.all()}
+        try:
+            keeper = self._new_keeper(host, profile_of(status.record, known))
+        except ConfigError:
+            return  # A newer console's engine: that console will keep it.
+        self._keepers[status.record.id] = keeper
+        keeper.adopt(status)
+
+    def _new_keeper(self, host: Host, profile: Profile) -> Keeper:
+        return Keeper(
+            host=host,
+            engine=engine_named(profile.engine),
+            profile=profile,
+            clock=self._clock,
+            changed=self._changes.notify,
+            check=self.check,
+        )
+
+    def _keeper(self, server_id: str) -> Keeper:
+        keeper = self._keepers.get(server_id)
+        if keeper is None:
+            return self._keepers[self.find(server_id).id]
+        return keeper
+
+    def _view(self, server_id: str) -> ServerView:
+        return server_view(
+            self._keeper(server_id), now=self._clock.monotonic(), wall=self._clock.wall()
+        )
+
+    async def _until(self, server_id: str, reached: Callable[[ServerView], bool]) -> ServerView:
+        while True:
+            version = self._changes.version
+            view = self._view(server_id)
+            if reached(view):
+                return view
+            await self._changes.beyond(version, timeout_s=TICK_S)
+
+    async def _host_up(self, host: Host) -> None:
+        await host.answered.wait()
+        if not host.is_up:
+            view = host.view()
+            raise HostError(f"{view.name} is {view.state.value}: {view.detail}")
+
+
+def _newest(statuses: Sequence[RunStatus]) -> list[RunStatus]:
+    ended = [status for status in statuses if not status.processes]
+    ended.sort(key=lambda status: status.record.launched_at, reverse=True)
+    kept = {status.record.id for status in ended[:KEPT_RUNS]}
+    return [s for s in statuses if s.processes or s.record.id in kept]

@@ -1,0 +1,416 @@
+"""Keeps one server: runs its machine, carries its commands out, and reads its log and metrics.
+
+One keeper per run, from the launch (or from finding the run on the host) until the console ends.
+It owns no connection: it uses the host's link while there is one.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from eaglemon.app.health import ask_health, ask_model, ask_token
+from eaglemon.app.host import Host
+from eaglemon.app.memory import release_steps
+from eaglemon.app.meter import Meter
+from eaglemon.app.runs import notes_of, request_of
+from eaglemon.app.server_log import ServerLog
+from eaglemon.app.tasks import TaskBag
+from eaglemon.core.hosts import HostSample
+from eaglemon.core.lifecycle import ServerMachine
+from eaglemon.core.lifecycle_events import (
+    AskToken,
+    ClearTimer,
+    Command,
+    CountersMoved,
+    Event,
+    HealthSeen,
+    LaunchAsked,
+    LinkLost,
+    MemoryBack,
+    PollHealth,
+    PreflightFailed,
+    PreflightPassed,
+    RunMissing,
+    RunPreflight,
+    SetTimer,
+    Spawn,
+    Spawned,
+    SpawnFailed,
+    StatusSeen,
+    StopAsked,
+    StopFailed,
+    StopPolling,
+    StopRun,
+    Timer,
+    TimerFired,
+    TokenFailed,
+    TokenSeen,
+    WatchMemory,
+)
+from eaglemon.core.phases import LogEvent, LogReady, Phase, PhaseEntered
+from eaglemon.core.probe import ProbeProgress
+from eaglemon.core.problems import Problem, Severity
+from eaglemon.core.profiles import Profile
+from eaglemon.core.prometheus import parse_metrics
+from eaglemon.core.release import Release
+from eaglemon.core.runs import RunActivity, RunRecord, RunStatus
+from eaglemon.core.views import HealthVerdict, HealthView, LaunchPlan, ServerState
+from eaglemon.engines.base import Engine
+from eaglemon.errors import AgentError, EaglemonError, HostError, LinkLostError
+from eaglemon.io.clock import Clock
+from eaglemon.io.http import HttpAnswer, HttpClient, HttpLimits
+
+_log = logging.getLogger(__name__)
+
+METRICS_INTERVAL_S = 2.0
+METRICS_LIMITS = HttpLimits(connect_s=3.0, read_s=10.0)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What polls, samples and the host's account have shown of a server so far."""
+
+    health: HealthView | None = None
+    health_at: float = 0.0
+    moved_at: float = 0.0
+    """When CPU, disk reads or GPU memory of the run last moved."""
+    activity: RunActivity | None = None
+    memory_bytes: int | None = None
+    held_uuids: set[str] = field(default_factory=set)
+    release: Release | None = None
+    ended_wall: float | None = None
+
+
+class Keeper:
+    """One server of one host."""
+
+    def __init__(
+        self,
+        *,
+        host: Host,
+        engine: Engine,
+        profile: Profile,
+        clock: Clock,
+        changed: Callable[[], None],
+        check: Callable[[LaunchPlan], Awaitable[list[Problem]]],
+    ) -> None:
+        self.host = host
+        self.engine = engine
+        self.profile = profile
+        self.id = ""
+        self.record: RunRecord | None = None
+        self.status: RunStatus | None = None
+        self.plan: LaunchPlan | None = None
+        self.probe: ProbeProgress | None = None
+        self.launched_wall = clock.wall()
+        self.machine = ServerMachine(profile.limits)
+        self.seen = Seen(moved_at=clock.monotonic())
+        speculation = profile.speculation
+        self.meter = Meter(ceiling=speculation.ceiling if speculation else None)
+        self.preflight_notes: list[str] = []
+        self.log = ServerLog(engine.log_rules, meter=self.meter, clock=clock, heard=self._heard)
+        self.model_name = profile.served_name or profile.model
+        self._clock = clock
+        self._changed = changed
+        self._check = check
+        self._force = False
+        self._tasks = TaskBag("server")
+        self._http: HttpClient | None = None
+        self._polls = 0
+
+    # Ways in.
+
+    def launch(self, plan: LaunchPlan, *, force: bool) -> None:
+        """Start the server of ``plan``."""
+        self.plan = plan
+        self._force = force
+        wall = datetime.fromtimestamp(self._clock.wall()).astimezone()
+        self._request = request_of(plan, self.host.sample, wall)
+        self.id = self._request.id
+        self.feed(LaunchAsked())
+
+    def adopt(self, status: RunStatus) -> None:
+        """Take over a run found on the host."""
+        record = status.record
+        self.id = record.id
+        self.launched_wall = record.launched_at - self.host.clock_offset_s
+        self.log.catch_up(
+            launched_at=record.launched_at,
+            age_s=max(0.0, self._clock.wall() - self.launched_wall),
+            history_bytes=status.activity.log_bytes if status.activity else 0,
+        )
+        self.status_seen(status)
+
+    def status_seen(self, status: RunStatus) -> None:
+        """Take the host's account of the run."""
+        first = self.status is None
+        self.status = status
+        self.record = status.record
+        self._note_activity(status)
+        if self.machine.state is ServerState.SPAWNING:
+            return  # The spawn's own answer comes first; it looks at the status again.
+        before = self.machine.state
+        self.feed(StatusSeen(living=len(status.processes), exit=status.exit, stop=status.stop))
+        if first or before is ServerState.LOST:
+            self._follow_log()
+
+    def run_missing(self) -> None:
+        """Take the news that the host does not know this run."""
+        self.feed(RunMissing())
+
+    def sample_seen(self, sample: HostSample) -> None:
+        """Take a GPU sample: which GPUs the run holds, and how much."""
+        pids = self.pids
+        mine = [p for p in sample.processes if p.run_id == self.id or p.pid in pids]
+        self.seen.held_uuids.update(process.gpu_uuid for process in mine)
+        known = [p.memory_bytes for p in mine if p.memory_bytes is not None]
+        memory = sum(known) if known else None
+        if memory != self.seen.memory_bytes:
+            self.seen.memory_bytes = memory
+            self.seen.moved_at = self._clock.monotonic()
+
+    def link_lost(self, reason: str) -> None:
+        """Take the news that the host cannot be reached."""
+        self._tasks.cancel("log")
+        self._tasks.cancel("metrics")
+        self._http = None
+        self.feed(LinkLost(reason=reason))
+
+    def stop(self, grace_s: float) -> None:
+        """Stop the server."""
+        self.feed(StopAsked(grace_s=grace_s))
+
+    async def close(self) -> None:
+        """Let go of the server; it keeps running."""
+        await self._tasks.close()
+        if self._http is not None:
+            await self._http.close()
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """The living processes of the run."""
+        return frozenset(p.pid for p in self.status.processes) if self.status else frozenset()
+
+    def http(self) -> HttpClient:
+        """Return the client of this server; raises ``HostError`` while the host is not up."""
+        if self._http is None:
+            self._http = self.new_http()
+        return self._http
+
+    def new_http(self) -> HttpClient:
+        """Return a client with connections of its own, for a probe's virtual user."""
+        key = self.profile.flags.get("api-key")
+        return HttpClient(
+            self.host.transport,
+            address=self.profile.address,
+            port=self.profile.port,
+            api_key=str(key) if key else None,
+        )
+
+    # The machine.
+
+    def feed(self, event: Event) -> None:
+        """Give the machine an event and carry out what it answers."""
+        before = self.machine.state
+        commands = self.machine.handle(event)
+        if self.machine.state is not before:
+            self._state_changed(self.machine.state)
+        for command in commands:
+            self._carry_out(command)
+        self._changed()
+
+    def _state_changed(self, state: ServerState) -> None:
+        now = self._clock.monotonic()
+        match state:
+            case ServerState.SPAWNING:
+                self.log.track.enter(Phase.SPAWN, now)
+            case ServerState.STARTING:
+                self.log.track.enter(Phase.IMPORT, now)
+            case ServerState.WARMING:
+                self.log.track.enter(Phase.WARM_UP, now)
+            case ServerState.READY:
+                self.log.track.enter(Phase.READY, now)
+                self.log.track.finish(now)
+                self._tasks.start("metrics", self._read_metrics())
+            case ServerState.FAILED:
+                self.log.track.fail(now)
+                self._end()
+            case ServerState.STOPPED:
+                self._end()
+            case _:
+                pass
+
+    def _end(self) -> None:
+        self._tasks.cancel("metrics")
+        exit_ = self.machine.exit
+        if exit_ is not None and exit_.at is not None:
+            self.seen.ended_wall = exit_.at - self.host.clock_offset_s
+        else:
+            self.seen.ended_wall = self._clock.wall()
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case RunPreflight():
+                self._tasks.start("preflight", self._preflight())
+            case Spawn():
+                self._tasks.start("spawn", self._spawn())
+            case PollHealth(after_s=after_s):
+                self._tasks.start("health", self._poll_health(after_s))
+            case AskToken(after_s=after_s):
+                self._tasks.start("token", self._ask_token(after_s))
+            case StopRun(grace_s=grace_s):
+                self._tasks.start("stop", self._stop_run(grace_s))
+            case WatchMemory():
+                self._tasks.start("memory", self._watch_memory())
+            case SetTimer(timer=timer, after_s=after_s):
+                self._tasks.start(f"timer {timer}", self._fire(timer, after_s))
+            case ClearTimer(timer=timer):
+                self._tasks.cancel(f"timer {timer}")
+                if timer is Timer.RELEASE:
+                    self._tasks.cancel("memory")
+            case StopPolling():
+                self._tasks.cancel("health")
+                self._tasks.cancel("token")
+
+    async def _preflight(self) -> None:
+        if self.plan is None:
+            return
+        try:
+            problems = await self._check(self.plan)
+        except EaglemonError as error:
+            self.feed(PreflightFailed(reason=str(error)))
+            return
+        errors = [p for p in problems if p.severity is Severity.ERROR]
+        if errors and not self._force:
+            self.feed(PreflightFailed(reason="\n".join(str(problem) for problem in errors)))
+            return
+        self.preflight_notes.extend(str(problem) for problem in problems)
+        self.feed(PreflightPassed())
+
+    async def _spawn(self) -> None:
+        try:
+            record = await self.host.link.start_run(self._request)
+        except LinkLostError as error:
+            # The host may have started it all the same: it will say so when it is back.
+            self.feed(LinkLost(reason=str(error)))
+            return
+        except EaglemonError as error:
+            self.feed(SpawnFailed(reason=str(error)))
+            return
+        self.record = record
+        self.launched_wall = record.launched_at - self.host.clock_offset_s
+        self.feed(Spawned(pid=record.pid or 0))
+        self._follow_log()
+        if self.status is not None:
+            self.status_seen(self.status)
+
+    async def _poll_health(self, after_s: float) -> None:
+        await self._clock.sleep(after_s)
+        started = self._clock.monotonic()
+        code: int | None = None
+        try:
+            verdict, code, detail = await ask_health(self.http(), self.engine, self.profile.limits)
+        except HostError as error:
+            verdict, detail = HealthVerdict.UNKNOWN, error.message
+        now = self._clock.monotonic()
+        self._polls += 1
+        self.seen.health = HealthView(
+            verdict=verdict,
+            code=code,
+            latency_s=now - started if code is not None else None,
+            age_s=0.0,
+            polls=self._polls,
+            detail=detail,
+        )
+        self.seen.health_at = now
+        if code is not None and self.machine.state is ServerState.STARTING:
+            self.log.track.enter(Phase.HTTP_OPEN, now)
+        self.feed(HealthSeen(verdict=verdict))
+
+    async def _ask_token(self, after_s: float) -> None:
+        await self._clock.sleep(after_s)
+        try:
+            limits = self.profile.limits
+            name = await ask_model(self.http(), self.engine, limits)
+            self.model_name = name or self.model_name
+            await ask_token(self.http(), self.engine, self.model_name, limits)
+        except EaglemonError as error:
+            self.feed(TokenFailed(reason=error.message))
+            return
+        self.feed(TokenSeen())
+
+    async def _stop_run(self, grace_s: float) -> None:
+        try:
+            await self.host.link.stop_run(self.id, grace_s=grace_s)
+        except AgentError as error:
+            self.feed(StopFailed(reason=str(error)))
+        except LinkLostError as error:
+            self.feed(LinkLost(reason=str(error)))
+
+    async def _watch_memory(self) -> None:
+        notes = notes_of(self.record) if self.record else None
+        uuids = set(self.record.gpu_uuids if self.record else ()) | self.seen.held_uuids
+        levels = notes.gpu_used_before if notes else {}
+        before = {uuid: levels.get(uuid, 0) for uuid in uuids}
+        if not before:
+            self.feed(MemoryBack())  # It never held GPU memory.
+            return
+        gone_at = self.machine.stop.gone_at if self.machine.stop else None
+        with suppress(LinkLostError):
+            async with aclosing(release_steps(self.host.link, before, self.id, gone_at)) as steps:
+                async for release in steps:
+                    self.seen.release = release
+                    self._changed()
+            self.feed(MemoryBack())
+
+    async def _fire(self, timer: Timer, after_s: float) -> None:
+        await self._clock.sleep(after_s)
+        self.feed(TimerFired(timer=timer))
+
+    # Log and metrics.
+
+    def _follow_log(self) -> None:
+        if self.record is not None and self.host.is_up and not self._tasks.running("log"):
+            self._tasks.start("log", self.log.follow(self.host.link, self.id))
+
+    def _heard(self, events: list[LogEvent]) -> None:
+        opened = any(
+            isinstance(event, LogReady)
+            or (isinstance(event, PhaseEntered) and event.phase is Phase.HTTP_OPEN)
+            for event in events
+        )
+        if opened and self.machine.state is ServerState.STARTING:
+            # The log tells first: ask now instead of at the next poll.
+            self._tasks.start("health", self._poll_health(0.0))
+        self._changed()
+
+    async def _read_metrics(self) -> None:
+        while True:
+            try:
+                answer = await self.http().request(
+                    "GET", self.engine.endpoints.metrics, limits=METRICS_LIMITS
+                )
+            except HostError as error:
+                self.meter.missing = error.message
+            else:
+                self._metrics_seen(answer)
+            self._changed()
+            await self._clock.sleep(METRICS_INTERVAL_S)
+
+    def _metrics_seen(self, answer: HttpAnswer) -> None:
+        if answer.status != 200:
+            self.meter.missing = self.engine.metrics_hint
+            return
+        metrics = parse_metrics(answer.body.decode("utf-8", "replace"))
+        moved = self.meter.scrape_seen(
+            self.engine.gauges(metrics), at=self._clock.monotonic(), wall=self._clock.wall()
+        )
+        if moved:
+            self.feed(CountersMoved())
+
+    def _note_activity(self, status: RunStatus) -> None:
+        if status.activity is not None and status.activity != self.seen.activity:
+            self.seen.activity = status.activity
+            self.seen.moved_at = self._clock.monotonic()

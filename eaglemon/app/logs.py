@@ -1,0 +1,51 @@
+"""A server's log for a reader: complete lines, over reconnects, none lost or doubled."""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+from eaglemon.app.broadcast import Broadcast
+from eaglemon.app.keeper import Keeper
+from eaglemon.core.logs import Line, LineAssembler
+from eaglemon.core.views import LogBatch
+from eaglemon.errors import HostError, LinkLostError
+
+
+async def follow_log(
+    keeper: Keeper, changes: Broadcast, *, follow: bool, tail: int | None
+) -> AsyncIterator[LogBatch]:
+    """Yield batches of complete lines; progress bars come as their last state only.
+
+    Without ``follow`` it ends where the log ended when it was opened. Raises ``HostError`` when
+    the host is not up at the start.
+    """
+    link = keeper.host.link
+    end = await link.log_tail(keeper.id, lines=0)
+    offset = 0 if tail is None else await link.log_tail(keeper.id, lines=tail)
+    lines = LineAssembler()
+    while True:
+        try:
+            async with aclosing(keeper.host.link.follow_log(keeper.id, offset=offset)) as chunks:
+                if not follow and offset >= end:
+                    return
+                async for chunk in chunks:
+                    if chunk.restarted:
+                        lines = LineAssembler()
+                    offset = chunk.offset + len(chunk.data)
+                    over = chunk.ended or (not follow and offset >= end)
+                    seen = lines.feed(chunk.data) + (lines.close() if over else [])
+                    if texts := _shown(seen):
+                        yield LogBatch(lines=texts, next_offset=offset)
+                    if over:
+                        return
+        except LinkLostError:
+            if not follow:
+                raise
+        except HostError:
+            pass  # Still down: wait for the next change.
+        if not follow:
+            return
+        await changes.beyond(changes.version)
+
+
+def _shown(lines: list[Line]) -> tuple[str, ...]:
+    return tuple(line.text for line in lines if not line.transient)

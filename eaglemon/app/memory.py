@@ -1,0 +1,29 @@
+"""Watches the GPU memory of a stopped run come back."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+
+from eaglemon.core.release import Release, release_of
+from eaglemon.io.agent_link import AgentLink
+
+SAMPLE_S = 0.2
+"""GPU samples come this often while a stop waits for the memory."""
+
+
+async def release_steps(
+    link: AgentLink, before: Mapping[str, int], run_id: str, gone_at: float | None
+) -> AsyncGenerator[Release, None]:
+    """Yield how far the memory is back, until it is; raises ``LinkLostError``.
+
+    ``before`` is the used bytes by GPU uuid before the launch. Samples taken before ``gone_at``
+    (unix seconds of the host) prove nothing: the processes still lived.
+    """
+    samples = link.watch_gpus(interval_s=SAMPLE_S, processes_interval_s=SAMPLE_S)
+    async with aclosing(samples) as stream:
+        async for sample in stream:
+            if gone_at is not None and sample.at < gone_at:
+                continue
+            release = release_of(sample, before=before, pids=frozenset(), run_id=run_id)
+            yield release
+            if release.back:
+                return

@@ -1,0 +1,141 @@
+"""What stands against a launch, all at once and before anything starts."""
+
+from collections.abc import Iterable
+
+from eaglemon.app.host import Host
+from eaglemon.core.hosts import HostSample
+from eaglemon.core.problems import Problem, Severity
+from eaglemon.core.runs import HostCheck
+from eaglemon.core.units import memory
+from eaglemon.core.views import LaunchPlan, ServerView
+from eaglemon.engines.base import Engine
+
+GPU_IN_USE_SHARE = 0.02
+"""Less is a driver context or a desktop, not a server."""
+_SHOWN_COMMAND = 60
+
+
+async def check_launch(
+    plan: LaunchPlan, engine: Engine, host: Host, servers: Iterable[ServerView]
+) -> list[Problem]:
+    """Return all problems of ``plan`` on ``host``; raises ``HostError`` when it cannot ask."""
+    profile = plan.profile
+    paths = [path for path in (profile.model, profile.draft, profile.workdir) if _is_path(path)]
+    answer = await host.link.check_host(
+        paths=[path for path in paths if path is not None],
+        port=profile.port,
+        argv=list(plan.argv),
+        python=profile.python,
+        package=engine.package,
+    )
+    return [
+        *engine.check(profile),
+        *_host_problems(plan, answer),
+        *_gpu_problems(plan, host.sample),
+        *_neighbour_problems(plan, servers),
+    ]
+
+
+def _is_path(value: str | None) -> bool:
+    return value is not None and value.startswith(("/", "~", "./"))
+
+
+def _host_problems(plan: LaunchPlan, answer: HostCheck) -> list[Problem]:
+    problems = []
+    if answer.program is None:
+        problems.append(
+            Problem(
+                where=plan.argv[0],
+                message=f"no such program on {plan.host}",
+                hint="set python or command in the profile to where the engine is installed",
+                slug="program-missing",
+            )
+        )
+    for fact in answer.paths:
+        if fact.kind == "missing":
+            draft = fact.path == plan.profile.draft
+            problems.append(
+                Problem(
+                    where=fact.path,
+                    message=f"no such file or folder on {plan.host}",
+                    hint=f"correct {'draft' if draft else 'model'} in the profile, or use --set",
+                    slug="draft-path-missing" if draft else "model-path-missing",
+                )
+            )
+        elif not fact.readable:
+            problems.append(
+                Problem(
+                    where=fact.path,
+                    message=f"cannot be read on {plan.host}",
+                    hint="check its owner and mode",
+                    slug="path-not-readable",
+                )
+            )
+    for listener in answer.listeners:
+        who = "another user's process" if listener.pid is None else f"PID {listener.pid}"
+        command = f" ({listener.command[:_SHOWN_COMMAND]})" if listener.command else ""
+        owner = f" of {listener.user}" if listener.user else ""
+        problems.append(
+            Problem(
+                where=f"port {listener.port}",
+                message=f"in use on {plan.host} by {who}{owner}{command}",
+                hint="stop it, or choose another port with --set port=N",
+                slug="port-in-use",
+            )
+        )
+    return problems
+
+
+def _gpu_problems(plan: LaunchPlan, sample: HostSample | None) -> list[Problem]:
+    wanted = plan.profile.gpus
+    if wanted is None or sample is None or sample.driver_error:
+        return []
+    by_index = {gpu.index: gpu for gpu in sample.gpus}
+    problems = []
+    for index in wanted:
+        gpu = by_index.get(index)
+        if gpu is None:
+            known = ", ".join(str(i) for i in sorted(by_index)) or "none"
+            problems.append(
+                Problem(
+                    where=f"GPU {index}",
+                    message=f"{plan.host} has no such GPU",
+                    hint=f"its GPUs: {known}",
+                    slug="gpu-missing",
+                )
+            )
+            continue
+        used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+        if used is None or not total or used / total < GPU_IN_USE_SHARE:
+            continue
+        holders = [p for p in sample.processes if p.gpu_uuid == gpu.uuid]
+        names = ", ".join(f"PID {p.pid} of {p.user or 'unknown owner'}" for p in holders)
+        problems.append(
+            Problem(
+                where=f"GPU {index}",
+                message=f"{memory(used)} of {memory(total)} are in use"
+                + (f" by {names}" if names else ""),
+                hint="stop what holds it, or choose other GPUs with --set gpus=...",
+                slug="gpu-in-use",
+            )
+        )
+    return problems
+
+
+def _neighbour_problems(plan: LaunchPlan, servers: Iterable[ServerView]) -> list[Problem]:
+    # SGLang binds its port only after loading: a server on its way holds it already.
+    return [
+        Problem(
+            where=f"port {server.port}",
+            message=f"{server.id} is {server.state.value} and will use it",
+            hint="stop it first, or choose another port with --set port=N",
+            slug="port-in-use",
+        )
+        for server in servers
+        if server.host == plan.host and server.port == plan.profile.port and server.state.starting
+    ]
+
+
+def refusal(problems: Iterable[Problem]) -> str:
+    """Return the errors among ``problems`` as one message, a line each."""
+    return "\n".join(str(p) for p in problems if p.severity is Severity.ERROR)

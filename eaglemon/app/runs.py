@@ -1,0 +1,99 @@
+"""From a plan to a run on the host, and from a run found there back to a profile."""
+
+import secrets
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from eaglemon.core.hosts import HostSample
+from eaglemon.core.profiles import Limits, ProbeDefaults, Profile, Speculation
+from eaglemon.core.redact import mask_argv, mask_env
+from eaglemon.core.runs import RunRecord, RunRequest
+from eaglemon.core.views import LaunchPlan
+
+
+class RunNotes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a console leaves in ``RunRecord.extra`` for itself and for others."""
+
+    model: str = ""
+    draft: str | None = None
+    served_name: str | None = None
+    speculation: Speculation | None = None
+    limits: Limits = Limits()
+    probe: ProbeDefaults = ProbeDefaults()
+    shell_line: str = ""
+    gpu_used_before: dict[str, int] = {}
+    """Used bytes of every GPU of the host before the launch, by uuid."""
+
+
+def request_of(plan: LaunchPlan, sample: HostSample | None, now: datetime) -> RunRequest:
+    """Return the run to start for ``plan``."""
+    profile = plan.profile
+    gpus = sample.gpus if sample is not None else ()
+    chosen = tuple(gpu for gpu in gpus if profile.gpus is not None and gpu.index in profile.gpus)
+    before = {gpu.uuid: gpu.memory_used_bytes for gpu in gpus if gpu.memory_used_bytes is not None}
+    notes = RunNotes(
+        model=profile.model,
+        draft=profile.draft,
+        served_name=profile.served_name,
+        speculation=profile.speculation,
+        limits=profile.limits,
+        probe=profile.probe,
+        shell_line=plan.shell_line,
+        gpu_used_before=before,
+    )
+    return RunRequest(
+        id=f"{profile.name}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
+        name=profile.name,
+        profile=profile.name,
+        digest=profile.digest(),
+        engine=profile.engine,
+        address=profile.address,
+        port=profile.port,
+        argv=plan.argv,
+        env=plan.env,
+        argv_recorded=tuple(mask_argv(plan.argv)),
+        env_recorded=mask_env(plan.env),
+        workdir=profile.workdir,
+        gpu_indexes=profile.gpus or (),
+        gpu_uuids=tuple(gpu.uuid for gpu in chosen),
+        gpu_used_before_bytes=sum(before.get(gpu.uuid, 0) for gpu in chosen) if chosen else None,
+        extra=msgspec.to_builtins(notes),
+    )
+
+
+def notes_of(record: RunRecord) -> RunNotes:
+    """Return the notes of a run; those of an unknown shape are left out, not fatal."""
+    try:
+        return msgspec.convert(record.extra, type=RunNotes)
+    except msgspec.ValidationError:
+        return RunNotes()
+
+
+def profile_of(record: RunRecord, known: Mapping[str, Profile]) -> Profile:
+    """Return the profile a run was started with.
+
+    A profile of this console with the same name and digest is the very same, secrets included;
+    otherwise what the record tells is put together, without secrets.
+    """
+    mine = known.get(record.profile)
+    if mine is not None and mine.digest() == record.digest:
+        return mine
+    notes = notes_of(record)
+    return Profile(
+        name=record.profile,
+        engine=record.engine,
+        model=notes.model,
+        draft=notes.draft,
+        served_name=notes.served_name,
+        speculation=notes.speculation,
+        address=record.address,
+        port=record.port,
+        gpus=record.gpu_indexes or None,
+        workdir=record.workdir,
+        env=record.env,
+        limits=notes.limits,
+        probe=notes.probe,
+        source="run record",
+    )

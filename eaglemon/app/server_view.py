@@ -1,0 +1,195 @@
+"""Builds the view of a server from what its keeper knows. Reads only; called often."""
+
+from dataclasses import replace
+
+from eaglemon.app.keeper import Keeper
+from eaglemon.app.runs import notes_of
+from eaglemon.core.phases import PHASE_TITLES, FaultSeen, Phase
+from eaglemon.core.startup import StartupTrack
+from eaglemon.core.units import duration, memory
+from eaglemon.core.views import (
+    AcceptanceView,
+    CauseView,
+    ExitView,
+    PhaseView,
+    ServerState,
+    ServerView,
+    StopView,
+)
+
+STALL_AFTER_S = 120.0
+"""Nothing of a start moved for so long: log, CPU, disk reads, GPU memory."""
+
+
+def server_view(keeper: Keeper, *, now: float, wall: float) -> ServerView:
+    """Return the view at monotonic ``now`` and unix ``wall``."""
+    machine, seen, record = keeper.machine, keeper.seen, keeper.record
+    profile = keeper.profile
+    ended = machine.state.ended
+    end = seen.ended_wall if ended and seen.ended_wall is not None else wall
+    phases = keeper.log.track.views(now)
+    health = replace(seen.health, age_s=now - seen.health_at) if seen.health else None
+    exit_ = machine.exit
+    cause = _cause(keeper) if machine.state is ServerState.FAILED else None
+    stalled = machine.state.starting and now - _moved_at(keeper) > STALL_AFTER_S
+    command_line = keeper.plan.shell_line if keeper.plan else ""
+    if not command_line and record is not None:
+        command_line = notes_of(record).shell_line or " ".join(record.argv)
+    return ServerView(
+        id=keeper.id,
+        name=profile.name,
+        host=keeper.host.spec.name,
+        profile=profile.name,
+        engine=profile.engine,
+        state=machine.state,
+        detail=_detail(keeper, cause, now, stalled=stalled),
+        stalled=stalled,
+        command_line=command_line,
+        port=profile.port,
+        speculation=profile.speculation,
+        gpu_indexes=_gpu_indexes(keeper),
+        pid=record.pid if record else None,
+        pids=tuple(sorted(keeper.pids)),
+        memory_used_bytes=seen.memory_bytes,
+        launched_at=keeper.launched_wall,
+        ready_at=_ready_at(keeper, phases),
+        age_s=max(0.0, end - keeper.launched_wall),
+        phases=phases,
+        health=health,
+        acceptance=_acceptance(keeper, now) if machine.was_ready and not ended else None,
+        load=keeper.meter.load(now) if machine.was_ready and not ended else None,
+        accept_history=tuple(keeper.meter.accept_history),
+        tok_s_history=tuple(keeper.meter.tok_s_history),
+        exit=ExitView(code=exit_.code, signal=exit_.signal, at=exit_.at) if exit_ else None,
+        cause=cause,
+        stop=_stop_view(keeper, wall),
+        log_path=record.log_path if record else "",
+        notes=_notes(keeper),
+        probe=keeper.probe,
+    )
+
+
+def _acceptance(keeper: Keeper, now: float) -> AcceptanceView | None:
+    return keeper.meter.acceptance(now) if keeper.profile.speculation else None
+
+
+def decisive_fault(faults: list[FaultSeen]) -> FaultSeen | None:
+    """Return the heaviest fault, of equals the first: roots outweigh echoes."""
+    return max(faults, key=lambda fault: (fault.weight, -fault.line_number), default=None)
+
+
+def _gpu_indexes(keeper: Keeper) -> tuple[int, ...]:
+    if keeper.profile.gpus is not None:
+        return keeper.profile.gpus
+    sample = keeper.host.sample
+    held = keeper.seen.held_uuids
+    return tuple(gpu.index for gpu in sample.gpus if gpu.uuid in held) if sample else ()
+
+
+def _detail(keeper: Keeper, cause: CauseView | None, now: float, *, stalled: bool) -> str:
+    machine = keeper.machine
+    detail = machine.detail
+    match machine.state:
+        case ServerState.STARTING | ServerState.SPAWNING:
+            detail = _progress(keeper.log.track)
+            if stalled:
+                detail += f", nothing has moved for {duration(now - _moved_at(keeper))}"
+        case ServerState.WARMING:
+            detail = detail or "asking for the first token"
+        case ServerState.FAILED:
+            detail = cause.sentence if cause else detail
+        case ServerState.STOPPING:
+            detail = f"{_processes(len(keeper.pids))} left"
+        case ServerState.RELEASING:
+            held = keeper.seen.release.held_bytes if keeper.seen.release else None
+            detail = f"waiting for {memory(held)} of GPU memory"
+        case _:
+            pass
+    return detail
+
+
+def _progress(track: StartupTrack) -> str:
+    words = PHASE_TITLES[track.current]
+    if track.current_stage:
+        words += f": {track.current_stage}"
+    if track.progress:
+        done, total = track.progress
+        words += f" {done}/{total}"
+    return words
+
+
+def _cause(keeper: Keeper) -> CauseView:
+    machine = keeper.machine
+    exit_ = machine.exit
+    left = f"; {len(keeper.pids)} processes are left behind" if keeper.pids else ""
+    how = ""
+    if exit_ is not None:
+        how = exit_.reason or str(ExitView(code=exit_.code, signal=exit_.signal))
+    fault = decisive_fault(keeper.log.faults)
+    if fault is not None:
+        return CauseView(
+            slug=fault.cause,
+            sentence=f"{fault.cause.replace('-', ' ')} ({how or 'ended'}){left}",
+            decisive_line=fault.line,
+            line_number=fault.line_number,
+            remedy=fault.remedy,
+        )
+    sentence = machine.detail or (f"ended by itself: {how}" if how else "ended")
+    return CauseView(slug=None, sentence=sentence + left)
+
+
+def _stop_view(keeper: Keeper, wall: float) -> StopView | None:
+    machine = keeper.machine
+    stop = machine.stop
+    asked = machine.state in {ServerState.STOPPING, ServerState.RELEASING}
+    if stop is None:
+        return StopView(steps=("stop asked for",)) if asked else None
+    steps = []
+    if stop.term_sent_at is not None:
+        steps.append(f"TERM sent to {_processes(stop.term_count)}")
+    if stop.kill_sent_at is not None and stop.term_sent_at is not None:
+        waited = duration(stop.kill_sent_at - stop.term_sent_at)
+        steps.append(f"{_processes(stop.kill_count)} killed after {waited}")
+    if stop.left:
+        steps.append("survived KILL: " + ", ".join(str(pid) for pid in stop.left))
+    if stop.error:
+        steps.append(stop.error)
+    release = keeper.seen.release
+    if stop.gone_at is not None:
+        steps.append(f"all processes gone after {duration(stop.gone_at - stop.requested_at)}")
+    if machine.state is ServerState.RELEASING:
+        held = memory(release.held_bytes) if release else "GPU memory"
+        steps.append(f"waiting for {held} to come back")
+    if machine.release_proven:
+        steps.append("GPU memory is back" if release else "it held no GPU memory")
+    end = keeper.seen.ended_wall if machine.state.ended and keeper.seen.ended_wall else wall
+    began = stop.requested_at - keeper.host.clock_offset_s
+    return StopView(
+        steps=tuple(steps),
+        processes_left=len(keeper.pids),
+        memory_to_release_bytes=release.held_bytes if release else None,
+        elapsed_s=max(0.0, end - began),
+        proven=machine.release_proven,
+    )
+
+
+def _processes(count: int) -> str:
+    return "1 process" if count == 1 else f"{count} processes"
+
+
+def _ready_at(keeper: Keeper, phases: tuple[PhaseView, ...]) -> float | None:
+    for view in phases:
+        if view.phase is Phase.READY and view.started_s is not None:
+            return keeper.launched_wall + view.started_s
+    return None
+
+
+def _moved_at(keeper: Keeper) -> float:
+    return max(keeper.seen.moved_at, keeper.log.moved_at)
+
+
+def _notes(keeper: Keeper) -> tuple[str, ...]:
+    notes = [*keeper.preflight_notes, *keeper.log.notes]
+    if keeper.meter.missing:
+        notes.append(keeper.meter.missing)
+    return tuple(notes)

@@ -1,0 +1,49 @@
+"""Named background tasks with one owner: started, replaced, cancelled and awaited in one place."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+
+_log = logging.getLogger(__name__)
+
+
+class TaskBag:
+    """Tasks by name; starting a name again replaces the task that had it."""
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+        self._named: dict[str, asyncio.Task[None]] = {}
+        self._all: set[asyncio.Task[None]] = set()
+
+    def start(self, name: str, work: Coroutine[object, object, None]) -> None:
+        """Run ``work`` as ``name``."""
+        self.cancel(name)
+        task = asyncio.create_task(work, name=f"{self._owner}: {name}")
+        self._named[name] = task
+        self._all.add(task)
+        task.add_done_callback(self._done)
+
+    def cancel(self, name: str) -> None:
+        """Cancel the task called ``name``, if there is one."""
+        task = self._named.pop(name, None)
+        # A task may start its own successor as its last act; it is ending anyway.
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+
+    def running(self, name: str) -> bool:
+        """Tell whether the task called ``name`` is under way."""
+        task = self._named.get(name)
+        return task is not None and not task.done()
+
+    async def close(self) -> None:
+        """Cancel all tasks and wait until they have ended."""
+        self._named.clear()
+        tasks = [task for task in self._all if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._all.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("%s ended unexpectedly", task.get_name(), exc_info=error)
