@@ -1,1 +1,1 @@
-"""The command line: lazy commands over the domain API."""
+"""The command line: thin commands over the domain API; no rules of their own."""

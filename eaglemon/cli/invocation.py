@@ -1,0 +1,95 @@
+"""What all commands share: the global options, and the parameters that several take."""
+
+import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from eaglemon.cli import diagnostics
+from eaglemon.core.hosts import HostSpec
+from eaglemon.errors import UsageError
+from eaglemon.io.config import ProfileStore, host_named, load_hosts
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+_DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m|h)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+
+
+@dataclass
+class Invocation:
+    """The global options of one call of ``eaglemon``."""
+
+    config: Path | None = None
+
+    def profiles(self) -> ProfileStore:
+        """Read the profiles; warns of files that are broken."""
+        store = ProfileStore.load(config=self.config)
+        for problem in store.problems:
+            diagnostics.warn(str(problem))
+        return store
+
+    def hosts(self, names: Sequence[str]) -> tuple[HostSpec, ...]:
+        """Return the named hosts, or all that are configured when none is named."""
+        configured = load_hosts(config=self.config)
+        if not names:
+            return configured
+        return tuple(host_named(name, configured) for name in dict.fromkeys(names))
+
+
+class DurationType(click.ParamType[float]):
+    """Seconds from ``90``, ``90s``, ``15m`` or ``2h``."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the seconds."""
+        if isinstance(value, (int, float)):
+            return float(value)
+        match = _DURATION.fullmatch(str(value).strip())
+        if match is None:
+            self.fail(f"{value!r} is no duration; write 90s, 15m or 2h", param, ctx)
+        return float(match["number"]) * _SECONDS[match["unit"]]
+
+
+DURATION = DurationType()
+
+
+def host_option(command: Command) -> Command:
+    """Add ``--host``, which may be given more than once."""
+    return click.option(
+        "--host",
+        "hosts",
+        multiple=True,
+        metavar="HOST",
+        help="Host to ask: of hosts.toml, of ~/.ssh/config or [user@]name[:port]; repeatable.",
+    )(command)
+
+
+def json_option(command: Command) -> Command:
+    """Add ``--json``."""
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Write one JSON document to stdout."
+    )(command)
+
+
+def settings_from(pairs: Sequence[str]) -> Mapping[str, str]:
+    """Return ``--set KEY=VALUE`` pairs as a mapping; raises ``UsageError``."""
+    settings: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--set {pair}: is no setting", hint="write --set NAME=VALUE")
+        settings[key.strip()] = value
+    return settings
+
+
+def near_command(word: str, commands: Sequence[str]) -> str | None:
+    """Return the command that a mistyped word was probably meant to be."""
+    near = difflib.get_close_matches(word, commands, n=1, cutoff=0.75)
+    return near[0] if near else None

@@ -1,0 +1,75 @@
+"""``eaglemon logs``: print or follow a server's log."""
+
+import re
+import sys
+from collections.abc import Sequence
+
+import click
+
+from eaglemon.app.api import Eaglemon
+from eaglemon.cli import diagnostics, output, session
+from eaglemon.cli.invocation import Invocation, host_option, json_option
+from eaglemon.core.units import plural
+from eaglemon.core.views import LogBatch, ServerView
+from eaglemon.errors import EXIT_OK
+
+# All escape sequences and control characters but tabs and colours: a log must not be able to
+# move the cursor or rename the window of whoever reads it.
+_CONTROL = re.compile(
+    r"\x1b\[[0-9;]*[A-Za-ln-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b(?![\[\]])|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]"
+)
+
+
+@click.command(name="logs")
+@click.argument("server")
+@host_option
+@click.option("--follow", "-f", is_flag=True, help="Go on until the server has ended.")
+@click.option("--lines", "-n", type=click.IntRange(min=0), help="Only the last N lines.")
+@json_option
+@click.pass_obj
+def command(
+    invocation: Invocation,
+    *,
+    server: str,
+    hosts: tuple[str, ...],
+    follow: bool,
+    lines: int | None,
+    as_json: bool,
+) -> int:
+    """Print the log of SERVER, the whole of it or the last lines.
+
+    With --follow and --json each line becomes one JSON document on a line of its own.
+    """
+
+    async def work(console: Eaglemon) -> tuple[ServerView, list[LogBatch]]:
+        found = await session.find_server(console, server)
+        kept: list[LogBatch] = []
+        async for batch in console.logs(found.id, follow=follow, tail=lines):
+            if batch.dropped:
+                diagnostics.warn(f"{plural(batch.dropped, 'line')} left out: reading is too slow")
+            if as_json and not follow:
+                kept.append(batch)
+            elif as_json:
+                for line in batch.lines:
+                    output.write_json_line("logs", {"server": found.id, "line": line})
+            else:
+                output.write_lines(shown(batch.lines))
+        return found, kept
+
+    found, kept = session.run_on(invocation.hosts(hosts), invocation.profiles(), work)
+    if as_json and not follow:
+        content = {
+            "server": found.id,
+            "log_path": found.log_path,
+            "lines": [line for batch in kept for line in batch.lines],
+            "next_offset": kept[-1].next_offset if kept else None,
+        }
+        output.write_document("logs", content)
+    return EXIT_OK
+
+
+def shown(lines: Sequence[str]) -> list[str]:
+    """Return lines as they may be written: as they are, but harmless on a terminal."""
+    if not sys.stdout.isatty():
+        return list(lines)
+    return [_CONTROL.sub("", line) for line in lines]

@@ -1,0 +1,176 @@
+"""The ``eaglemon`` command: finds the subcommand and turns every failure into one line.
+
+Subcommands are imported when they are called, so that ``eaglemon --help`` loads neither the
+network nor the terminal console.
+"""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from eaglemon import __version__
+from eaglemon.cli import diagnostics, output
+from eaglemon.cli.invocation import Invocation, near_command
+from eaglemon.errors import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    EaglemonError,
+)
+from eaglemon.io.config import load_hosts
+
+COMMANDS = {
+    "tui": "Open the terminal console on hosts (the default).",
+    "status": "Show hosts, GPUs, who uses them, and servers.",
+    "launch": "Start a server of a profile on a host.",
+    "wait": "Wait until a server is ready or has ended.",
+    "probe": "Measure a server: tok/s, time to first token, accept length.",
+    "logs": "Print or follow the log of a server.",
+    "kill": "Stop a server and wait until its GPU memory is back.",
+    "profiles": "List profiles, or show one with its command line.",
+    "hosts": "List the configured hosts.",
+    "demo": "Try everything on a simulated GPU host.",
+}
+"""Subcommands in the order of a session; each is ``command`` of the module of its name."""
+
+
+class LazyGroup(click.Group):
+    """Imports a subcommand when it is used; other first words are names of hosts."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the subcommands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a subcommand."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"eaglemon.cli.{cmd_name}")
+        command = module.command
+        if not isinstance(command, click.Command):
+            raise TypeError(f"eaglemon.cli.{cmd_name}.command is no command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the subcommands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Take a first word that is no subcommand as a host to open the console on."""
+        word = args[0]
+        if word in COMMANDS:
+            return super().resolve_command(ctx, args)
+        near = near_command(word, list(COMMANDS))
+        if near is not None and not _is_configured(ctx, word):
+            raise click.UsageError(
+                f"no command {word!r}; did you mean {near!r}? (for a host of this name: "
+                f"eaglemon tui {word})"
+            )
+        return "tui", self.get_command(ctx, "tui"), args
+
+
+@click.command(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    subcommand_metavar="[HOST...] | COMMAND [ARGS]...",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=(
+        "Exit codes: 0 ok, 1 the thing asked about failed, 2 usage or configuration, "
+        "3 host unreachable, 4 time-out, 130 interrupted."
+    ),
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="A file like eaglemon.toml, or a folder with hosts.toml and profiles/, over all others.",
+)
+@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.pass_context
+def cli(ctx: click.Context, config: Path | None) -> None:
+    """Launch, watch, measure and kill EAGLE-3 speculative-decoding servers on GPU hosts.
+
+    Without a command, opens the terminal console on the named hosts, or on all configured ones.
+    """
+    ctx.obj = Invocation(config=config)
+    if ctx.invoked_subcommand is None:
+        command = LazyGroup.get_command(_group(ctx), ctx, "tui")
+        if command is not None:
+            ctx.invoke(command)
+
+
+def main() -> None:
+    """Run the command line of this process and exit."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code; a failure is told in one line on stderr."""
+    try:
+        code = cli.main(args=list(arguments), prog_name="eaglemon", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except output.OutputClosedError:
+        return EXIT_FAILED
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last resort for all
+        return _failure(arguments, error)
+    return code if isinstance(code, int) else EXIT_OK
+
+
+def _group(ctx: click.Context) -> LazyGroup:
+    if not isinstance(ctx.command, LazyGroup):
+        raise TypeError("the context is not that of the command line")
+    return ctx.command
+
+
+def _is_configured(ctx: click.Context, word: str) -> bool:
+    config = ctx.params.get("config")
+    return any(host.name == word for host in load_hosts(config=config))
+
+
+def _click_words(error: click.ClickException) -> str:
+    text = error.format_message()
+    text = f"{text[:1].lower()}{text[1:]}".rstrip(".")
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{text}; see {context.command_path} --help" if context else text
+
+
+def _failure(arguments: Sequence[str], error: BaseException) -> int:
+    if isinstance(error, BaseExceptionGroup):
+        found = list(diagnostics.leaves(error))
+        if all(isinstance(leaf, EaglemonError) for leaf in found):
+            error = found[0]
+    match error:
+        case click.Abort() | KeyboardInterrupt():
+            return _failed(arguments, "interrupted", EXIT_INTERRUPTED)
+        case click.ClickException():
+            return _failed(arguments, _click_words(error), EXIT_USAGE)
+        case EaglemonError():
+            return _failed(arguments, str(error), error.exit_code, error)
+    first = str(error).partition("\n")[0]
+    where = diagnostics.record_traceback(error)
+    text = f"unexpected {type(error).__name__}: {first}; this is a mistake in eaglemon, {where}"
+    return _failed(arguments, text, EXIT_FAILED)
+
+
+def _failed(
+    arguments: Sequence[str], text: str, code: int, error: EaglemonError | None = None
+) -> int:
+    diagnostics.fail(text)
+    if "--json" in arguments:
+        name = next((word for word in arguments if word in COMMANDS), "tui")
+        content = {
+            "message": error.message if error else text,
+            "hint": error.hint if error else "",
+            "kind": type(error).__name__ if error else "",
+            "exit_code": code,
+        }
+        output.write_document(name, {"error": content})
+    return code

@@ -1,0 +1,72 @@
+"""Writes stdout, and is the only module that does: data for a person, or one JSON document."""
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+
+from eaglemon.core.redact import MASK, is_secret, mask_argv, mask_env
+
+SCHEMA_VERSION = 1
+
+
+class OutputClosedError(Exception):
+    """The reader of stdout has gone (``eaglemon logs X | head``): nothing is left to do."""
+
+
+def write_lines(lines: Iterable[str]) -> None:
+    """Write lines of text and flush them."""
+    _write("".join(f"{line}\n" for line in lines))
+
+
+def write_document(command: str, content: Mapping[str, object]) -> None:
+    """Write the one JSON document of a command."""
+    _write(json.dumps(_document(command, content), indent=2, ensure_ascii=False) + "\n")
+
+
+def write_json_line(command: str, content: Mapping[str, object]) -> None:
+    """Write one document of an endless list, on a line of its own."""
+    _write(json.dumps(_document(command, content), ensure_ascii=False) + "\n")
+
+
+def plain(value: object) -> object:
+    """Return a value as JSON has it: dataclasses as objects, secrets masked, no NaN."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _field(f.name, getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _field(str(key), item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, int) else str(value)
+
+
+def _field(name: str, value: object) -> object:
+    if isinstance(value, str):
+        return MASK if value and is_secret(name) else str(value)
+    if name == "argv" and isinstance(value, tuple):
+        return mask_argv([str(word) for word in value])
+    if name == "env" and isinstance(value, Mapping):
+        return mask_env({str(key): str(item) for key, item in value.items()})
+    return plain(value)
+
+
+def _document(command: str, content: Mapping[str, object]) -> dict[str, object]:
+    body = {key: _field(key, value) for key, value in content.items()}
+    return {"schema_version": SCHEMA_VERSION, "command": command, **body}
+
+
+def _write(text: str) -> None:
+    # Lone surrogates of undecodable bytes and terminals without UTF-8 must not end a command.
+    encoding = sys.stdout.encoding or "utf-8"
+    safe = text.encode(encoding, errors="replace").decode(encoding)
+    try:
+        sys.stdout.write(safe)
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        # The interpreter flushes stdout once more at its end, which would fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise OutputClosedError from error

@@ -1,0 +1,81 @@
+"""Turns successive views of one server into lines for a log: one per step, none twice."""
+
+from eaglemon.core.phases import PHASE_TITLES
+from eaglemon.core.probe import ProbeProgress
+from eaglemon.core.units import duration, length, plural, rate
+from eaglemon.core.views import PhaseState, PhaseView, ServerState, ServerView
+
+_LONG_S = 5.0
+"""A phase that takes longer is also told while it lasts."""
+_PROBE_LINES = 10
+"""A probe is told in about this many lines, whatever its number of requests."""
+
+
+class Progress:
+    """Remembers what was told of a server; ``lines`` returns what is new."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+        self._probe_told = -1
+        self._stalled = False
+
+    def lines(self, server: ServerView) -> list[str]:
+        """Return the lines for what has changed since the last call."""
+        found = [line for phase in server.phases for line in self._phase_lines(phase)]
+        if server.stalled and not self._stalled:
+            found.append(f"{_stamp(server.age_s)} stalled: {server.detail}")
+        self._stalled = server.stalled
+        found += self._state_lines(server)
+        if server.stop is not None:
+            for number, step in enumerate(server.stop.steps):
+                if self._first(f"stop {number} {step}"):
+                    found.append(f"{_stamp(server.stop.elapsed_s)} {step}")
+        if server.probe is not None:
+            found += self._probe_lines(server.probe)
+        return found
+
+    def _phase_lines(self, phase: PhaseView) -> list[str]:
+        title = PHASE_TITLES[phase.phase]
+        if phase.started_s is None:
+            return []
+        if phase.state is PhaseState.DONE and self._first(f"done {phase.phase}"):
+            ended_s = phase.started_s + (phase.elapsed_s or 0.0)
+            return [f"{_stamp(ended_s)} {title}: done in {duration(phase.elapsed_s)}"]
+        lasting = phase.state is PhaseState.ACTIVE and (phase.elapsed_s or 0.0) >= _LONG_S
+        if lasting and self._first(f"active {phase.phase}"):
+            total = f", {phase.done} of {phase.total}" if phase.total else ""
+            return [f"{_stamp(phase.started_s)} {title}: under way{total}"]
+        if phase.state is PhaseState.FAILED and self._first(f"failed {phase.phase}"):
+            return [f"{_stamp(phase.started_s + (phase.elapsed_s or 0.0))} {title}: failed"]
+        return []
+
+    def _state_lines(self, server: ServerView) -> list[str]:
+        told = {ServerState.UNHEALTHY, ServerState.LOST, ServerState.FAILED, ServerState.READY}
+        if server.state not in told or not self._first(f"state {server.state}"):
+            return []
+        detail = server.cause.sentence if server.cause is not None else server.detail
+        return [f"{_stamp(server.age_s)} {server.state}{f': {detail}' if detail else ''}"]
+
+    def _probe_lines(self, probe: ProbeProgress) -> list[str]:
+        share = probe.done * _PROBE_LINES // max(1, probe.plan.requests)
+        if share == self._probe_told or probe.state == "warming-up":
+            return []
+        self._probe_told = share
+        figures = probe.figures
+        line = (
+            f"{_stamp(probe.elapsed_s)} probe: {probe.done} of "
+            f"{plural(probe.plan.requests, 'request')}, {rate(figures.total_tok_s)} tok/s, "
+            f"accept length {length(figures.accept_length)}"
+        )
+        left = probe.remaining_s
+        return [f"{line}, about {duration(left)} left" if left else line]
+
+    def _first(self, key: str) -> bool:
+        if key in self._told:
+            return False
+        self._told.add(key)
+        return True
+
+
+def _stamp(at_s: float) -> str:
+    return f"[{at_s:7.1f} s]"

@@ -1,0 +1,109 @@
+"""Opens the domain API for one command and runs the command's work on it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from eaglemon.app.api import Eaglemon
+from eaglemon.app.hub import Hub
+from eaglemon.cli import diagnostics
+from eaglemon.cli.progress import Progress
+from eaglemon.core.hosts import HostSpec, LinkState
+from eaglemon.core.views import ServerView, Snapshot
+from eaglemon.errors import EXIT_INTERRUPTED, EaglemonError, HostError
+from eaglemon.io.config import ProfileStore
+from eaglemon.io.connect import transport_to
+from eaglemon.io.workloads import load_workload
+
+Result = TypeVar("Result")
+
+
+class InterruptedByPersonError(EaglemonError):
+    """Ctrl-C was pressed."""
+
+    exit_code = EXIT_INTERRUPTED
+
+
+@asynccontextmanager
+async def open_console(
+    hosts: Sequence[HostSpec], profiles: ProfileStore
+) -> AsyncIterator[Eaglemon]:
+    """Open the domain API on ``hosts``; servers keep running after it is closed."""
+    async with Hub(hosts, profiles, connect=transport_to, workload=load_workload) as hub:
+        yield hub
+
+
+def run_on(
+    hosts: Sequence[HostSpec],
+    profiles: ProfileStore,
+    work: Callable[[Eaglemon], Awaitable[Result]],
+    *,
+    if_interrupted: str = "",
+) -> Result:
+    """Run ``work`` on a console of these hosts.
+
+    Ctrl-C cancels it, closes the console and raises ``InterruptedByPersonError``, whose hint is
+    ``if_interrupted``: what still goes on on the host.
+    """
+
+    async def opened() -> Result:
+        async with open_console(hosts, profiles) as console:
+            return await work(console)
+
+    with diagnostics.library_log():
+        try:
+            return asyncio.run(opened())
+        except KeyboardInterrupt as error:
+            raise InterruptedByPersonError("interrupted", hint=if_interrupted) from error
+
+
+async def settled(console: Eaglemon) -> Snapshot:
+    """Wait for the first answers; raises ``HostError`` when no host answered at all."""
+    snapshot = await console.settle()
+    silent = unreachable(snapshot)
+    if snapshot.hosts and len(silent) == len(snapshot.hosts):
+        raise HostError("; ".join(silent))
+    for line in silent:
+        diagnostics.warn(line)
+    return snapshot
+
+
+async def find_server(console: Eaglemon, text: str) -> ServerView:
+    """Ask the hosts for a server; raises ``UsageError``, or ``HostError`` where not all answer."""
+    await console.settle()
+    return console.find(text)
+
+
+def unreachable(snapshot: Snapshot) -> list[str]:
+    """Return a line for each host that cannot be reached."""
+    return [
+        host.detail or f"{host.name}: cannot be reached"
+        for host in snapshot.hosts
+        if host.state is LinkState.DOWN
+    ]
+
+
+async def with_progress(console: Eaglemon, server_id: str, work: Awaitable[Result]) -> Result:
+    """Await ``work`` while a line on stderr tells each step of the server."""
+    progress = Progress()
+
+    def tell(snapshot: Snapshot) -> None:
+        server = snapshot.server(server_id)
+        if server is not None:
+            for line in progress.lines(server):
+                diagnostics.talk(line)
+
+    async def follow() -> None:
+        async for snapshot in console.updates():
+            tell(snapshot)
+
+    follower = asyncio.create_task(follow())
+    try:
+        return await work
+    finally:
+        follower.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await follower
+        tell(console.snapshot())

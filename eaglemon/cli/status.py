@@ -1,0 +1,42 @@
+"""``eaglemon status``: what holds the GPUs, and how the servers are."""
+
+import click
+
+from eaglemon.app.api import Eaglemon
+from eaglemon.cli import diagnostics, output, session
+from eaglemon.cli.invocation import Invocation, host_option, json_option
+from eaglemon.cli.tables import status_lines
+from eaglemon.core.views import ServerState, Snapshot
+from eaglemon.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE
+
+
+@click.command(name="status")
+@click.argument("names", nargs=-1, metavar="[HOST]...")
+@host_option
+@json_option
+@click.pass_obj
+def command(
+    invocation: Invocation, *, names: tuple[str, ...], hosts: tuple[str, ...], as_json: bool
+) -> int:
+    """Show hosts, GPUs, who uses them, and servers.
+
+    Exits with 3 when a host cannot be reached and with 1 when a living server is unhealthy.
+    """
+
+    async def work(console: Eaglemon) -> Snapshot:
+        return await console.settle()
+
+    asked = invocation.hosts((*names, *hosts))
+    snapshot = session.run_on(asked, invocation.profiles(), work)
+    if as_json:
+        content = {"hosts": snapshot.hosts, "servers": snapshot.servers, "at": snapshot.at}
+        output.write_document("status", content)
+    else:
+        output.write_lines(status_lines(snapshot))
+    silent = session.unreachable(snapshot)
+    for line in silent:
+        diagnostics.fail(line)
+    if silent:
+        return EXIT_UNREACHABLE
+    ill = any(server.state is ServerState.UNHEALTHY for server in snapshot.servers)
+    return EXIT_FAILED if ill else EXIT_OK

@@ -1,0 +1,156 @@
+"""Views as text: aligned columns without colour, fit for a log as well as for a terminal."""
+
+from collections.abc import Sequence
+
+from eaglemon.core.hosts import GpuProcess, GpuSample
+from eaglemon.core.probe import ProbeFigures, ProbeProgress, Spread
+from eaglemon.core.units import (
+    UNKNOWN,
+    count,
+    duration,
+    gib_pair,
+    index_ranges,
+    latency,
+    length,
+    memory,
+    percent,
+    rate,
+)
+from eaglemon.core.views import HostView, ServerView, Snapshot
+
+_COMMAND_WIDTH = 60
+Row = Sequence[str]
+
+
+def columns(rows: Sequence[Row], *, right: frozenset[int] = frozenset()) -> list[str]:
+    """Return rows as lines with aligned columns; ``right`` are the right-aligned ones."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if index in right else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def status_lines(snapshot: Snapshot) -> list[str]:
+    """Return hosts with their GPUs and the processes on them, then the servers."""
+    lines: list[str] = []
+    for host in snapshot.hosts:
+        lines += [*host_lines(host), ""]
+    if snapshot.servers:
+        return [*lines, *server_table(snapshot.servers)]
+    return [*lines, "no servers"]
+
+
+def host_lines(host: HostView) -> list[str]:
+    """Return one host: its link, its GPUs, and who holds their memory."""
+    facts = host.facts
+    about = [host.state.value]
+    if facts is not None and facts.driver_version:
+        about.append(f"driver {facts.driver_version}")
+    if host.detail:
+        about.append(host.detail)
+    lines = [f"{host.name}: {', '.join(about)}"]
+    sample = host.sample
+    if sample is None:
+        return lines
+    if sample.driver_error:
+        lines.append(f"  driver: {sample.driver_error}")
+    if sample.gpus:
+        header = ("  GPU", "NAME", "MEMORY GiB", "UTIL", "TEMP", "POWER")
+        rows = [header, *(_gpu_row(gpu) for gpu in sample.gpus)]
+        lines += columns(rows, right=frozenset({2, 3, 4, 5}))
+    indexes = {gpu.uuid: gpu.index for gpu in sample.gpus}
+    if sample.processes:
+        rows = [("  GPU", "PID", "USER", "MEMORY", "RUN", "COMMAND")]
+        rows += [_process_row(process, indexes) for process in sample.processes]
+        lines += columns(rows, right=frozenset({1, 3}))
+    return lines
+
+
+def server_table(servers: Sequence[ServerView]) -> list[str]:
+    """Return servers, one a line."""
+    rows = [("SERVER", "HOST", "STATE", "GPU", "PORT", "AGE", "ACCEPT", "TOK/S", "DETAIL")]
+    for server in servers:
+        acceptance, load = server.acceptance, server.load
+        rows.append(
+            (
+                server.id,
+                server.host,
+                f"{server.state}{', stalled' if server.stalled else ''}",
+                index_ranges(server.gpu_indexes),
+                str(server.port),
+                duration(server.age_s),
+                length(acceptance.accept_length if acceptance else None),
+                rate(load.tok_s if load else None),
+                server.cause.sentence if server.cause else server.detail,
+            )
+        )
+    return columns(rows, right=frozenset({4, 5, 6, 7}))
+
+
+def probe_lines(probe: ProbeProgress) -> list[str]:
+    """Return what a probe found."""
+    figures, plan = probe.figures, probe.plan
+    how = f"{plan.workload}, {plan.concurrency} at a time, up to {plan.max_tokens} tokens"
+    rows = [
+        ("requests", f"{figures.ok} ok, {figures.failed} failed, {figures.cut} cut ({how})"),
+        ("tokens", f"{count(figures.completion_tokens)} in {duration(figures.duration_s)}"),
+        ("total", f"{rate(figures.total_tok_s)} tok/s"),
+        ("per request", _spread_rate(figures.decode_tok_s)),
+        ("first token", _spread_latency(figures.ttft_s)),
+        ("chunk gap", _spread_latency(figures.chunk_gap_s)),
+        ("accept length", _acceptance(figures, probe)),
+    ]
+    if figures.counts is not None and figures.counts.survival:
+        shares = " ".join(percent(share) for share in figures.counts.survival)
+        rows.append(("by position", shares))
+    return [*columns(rows), *(f"note: {note}" for note in probe.notes)]
+
+
+def _acceptance(figures: ProbeFigures, probe: ProbeProgress) -> str:
+    if figures.counts is None:
+        return f"{UNKNOWN} (no speculation seen)"
+    accept_rate = percent(figures.counts.accept_rate)
+    return f"{length(figures.accept_length)} (rate {accept_rate}, from {figures.accept_source})"
+
+
+def _spread_rate(spread: Spread | None) -> str:
+    if spread is None:
+        return UNKNOWN
+    return f"{rate(spread.median)} tok/s median"
+
+
+def _spread_latency(spread: Spread | None) -> str:
+    if spread is None:
+        return UNKNOWN
+    return f"{latency(spread.median)} median, {latency(spread.p90)} p90, {latency(spread.p99)} p99"
+
+
+def _gpu_row(gpu: GpuSample) -> Row:
+    used = gpu.utilisation_percent
+    return (
+        f"  {gpu.index}",
+        gpu.error or gpu.name or UNKNOWN,
+        gib_pair(gpu.memory_used_bytes, gpu.memory_total_bytes),
+        UNKNOWN if used is None else f"{used} %",
+        UNKNOWN if gpu.temperature_c is None else f"{gpu.temperature_c} C",
+        UNKNOWN if gpu.power_w is None else f"{gpu.power_w:.0f} W",
+    )
+
+
+def _process_row(process: GpuProcess, indexes: dict[str, int]) -> tuple[str, ...]:
+    command = process.command or UNKNOWN
+    if len(command) > _COMMAND_WIDTH:
+        command = f"{command[: _COMMAND_WIDTH - 3]}..."
+    return (
+        f"  {indexes.get(process.gpu_uuid, UNKNOWN)}",
+        str(process.pid),
+        process.user or UNKNOWN,
+        memory(process.memory_bytes),
+        process.run_id or UNKNOWN,
+        command,
+    )

@@ -1,0 +1,52 @@
+"""``eaglemon tui``: opens the terminal console; the only module that imports it."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+import click
+
+from eaglemon.cli import diagnostics, session
+from eaglemon.cli.invocation import Invocation, host_option
+from eaglemon.core.hosts import HostSpec
+from eaglemon.errors import EXIT_OK, UsageError
+from eaglemon.io.config import ProfileStore
+from eaglemon.io.resources import data_folder
+from eaglemon.tui.app import ConsoleApp
+
+
+@click.command(name="tui")
+@click.argument("names", nargs=-1, metavar="[HOST]...")
+@host_option
+@click.pass_obj
+def command(
+    invocation: Invocation, *, names: tuple[str, ...] = (), hosts: tuple[str, ...] = ()
+) -> int:
+    """Open the terminal console on hosts, or on all configured ones."""
+    if not has_terminal():
+        raise UsageError("the console needs a terminal", hint="use eaglemon status --json")
+    asked = invocation.hosts((*names, *hosts))
+    with diagnostics.library_log():
+        asyncio.run(show_console(asked, invocation.profiles()))
+    return EXIT_OK
+
+
+def has_terminal() -> bool:
+    """Tell whether both stdin and stdout are a terminal."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+async def show_console(hosts: Sequence[HostSpec], profiles: ProfileStore) -> None:
+    """Run the terminal console on ``hosts`` until it is left; servers keep running."""
+    async with session.open_console(hosts, profiles) as console:
+        await ConsoleApp(console, themes=themes()).run_async()
+
+
+def themes() -> dict[str, str]:
+    """Return the text of each shipped theme, by the name of its file."""
+    entries = data_folder("themes").iterdir()
+    return {
+        entry.name.removesuffix(".toml"): entry.read_text(encoding="utf-8")
+        for entry in entries
+        if entry.name.endswith(".toml")
+    }

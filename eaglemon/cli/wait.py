@@ -1,0 +1,71 @@
+"""``eaglemon wait``: wait until a server is ready, or say why it never will be."""
+
+import click
+
+from eaglemon.app.api import Eaglemon
+from eaglemon.cli import diagnostics, output, session
+from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option
+from eaglemon.core.units import duration
+from eaglemon.core.views import LaunchPlan, ServerView
+from eaglemon.errors import EXIT_FAILED, EXIT_OK
+
+
+@click.command(name="wait")
+@click.argument("server")
+@host_option
+@click.option("--timeout", type=DURATION, help="Such as 15m or 90s; the profile's limit if not.")
+@json_option
+@click.pass_obj
+def command(
+    invocation: Invocation,
+    *,
+    server: str,
+    hosts: tuple[str, ...],
+    timeout: float | None,
+    as_json: bool,
+) -> int:
+    """Wait until SERVER has generated a token, or has ended.
+
+    SERVER is an id, the start of one, or a name. Exits with 0 when it is ready, with 1 when it
+    ended, and with 4 when neither came in time.
+    """
+
+    async def work(console: Eaglemon) -> ServerView:
+        found = await session.find_server(console, server)
+        waiting = console.wait(found.id, timeout_s=timeout)
+        return await session.with_progress(console, found.id, waiting)
+
+    view = session.run_on(
+        invocation.hosts(hosts),
+        invocation.profiles(),
+        work,
+        if_interrupted="the server is not touched by this",
+    )
+    return server_result("wait", view, as_json=as_json)
+
+
+def server_result(
+    command_name: str, server: ServerView, *, as_json: bool, plan: LaunchPlan | None = None
+) -> int:
+    """Write how a waited-for server stands and return the exit code."""
+    if as_json:
+        planned = {"plan": plan, "problems": []} if plan is not None else {}
+        output.write_document(command_name, {**planned, "server": server})
+    else:
+        output.write_lines([server.id])
+    if server.state.answering:
+        ready_s = None if server.ready_at is None else server.ready_at - server.launched_at
+        diagnostics.talk(f"{server.id} is {server.state} after {duration(ready_s)}")
+        return EXIT_OK
+    diagnostics.fail(f"{server.id} is {server.state}: {why(server)}")
+    return EXIT_FAILED
+
+
+def why(server: ServerView) -> str:
+    """Return in one line why a server is not ready."""
+    if server.cause is None:
+        return server.detail or str(server.exit or "it is not known why")
+    text = server.cause.sentence
+    if server.cause.decisive_line:
+        text += f" (log line {server.cause.line_number}: {server.cause.decisive_line.strip()})"
+    return f"{text}; {server.cause.remedy}" if server.cause.remedy else text
