@@ -79,6 +79,8 @@ class Seen:
     activity: RunActivity | None = None
     memory_bytes: int | None = None
     held_uuids: set[str] = field(default_factory=set)
+    pids_ever: set[int] = field(default_factory=set)
+    """The driver may list a process for a moment after it has gone from ``/proc``."""
     release: Release | None = None
     ended_wall: float | None = None
 
@@ -148,6 +150,7 @@ class Keeper:
         first = self.status is None
         self.status = status
         self.record = status.record
+        self.seen.pids_ever |= self.pids
         self._note_activity(status)
         if self.machine.state is ServerState.SPAWNING:
             return  # The spawn's own answer comes first; it looks at the status again.
@@ -359,11 +362,14 @@ class Keeper:
             return
         gone_at = self.machine.stop.gone_at if self.machine.stop else None
         with suppress(LinkLostError):
-            async with aclosing(release_steps(self.host.link, before, self.id, gone_at)) as steps:
+            known = frozenset(self.seen.pids_ever)
+            steps = release_steps(self.host.link, before, pids=known, gone_at=gone_at)
+            async with aclosing(steps):
                 async for release in steps:
                     self.seen.release = release
+                    if release.back:
+                        self.feed(MemoryBack())
                     self._changed()
-            self.feed(MemoryBack())
 
     async def _fire(self, timer: Timer, after_s: float) -> None:
         await self._clock.sleep(after_s)

@@ -11,19 +11,20 @@ SAMPLE_S = 0.2
 
 
 async def release_steps(
-    link: AgentLink, before: Mapping[str, int], run_id: str, gone_at: float | None
+    link: AgentLink, before: Mapping[str, int], *, pids: frozenset[int], gone_at: float | None
 ) -> AsyncGenerator[Release, None]:
     """Yield how far the memory is back, until it is; raises ``LinkLostError``.
 
-    ``before`` is the used bytes by GPU uuid before the launch. Samples taken before ``gone_at``
-    (unix seconds of the host) prove nothing: the processes still lived.
+    ``before`` is the used bytes by GPU uuid before the launch, ``pids`` all processes the run ever
+    had. Samples taken before ``gone_at`` (unix seconds of the host) prove nothing: the processes
+    still lived.
     """
     samples = link.watch_gpus(interval_s=SAMPLE_S, processes_interval_s=SAMPLE_S)
     async with aclosing(samples) as stream:
         async for sample in stream:
             if gone_at is not None and sample.at < gone_at:
                 continue
-            release = release_of(sample, before=before, pids=frozenset(), run_id=run_id)
+            release = release_of(sample, before=before, pids=pids)
             yield release
             if release.back:
                 return

@@ -20,19 +20,18 @@ class Release:
     """Processes of the run that still hold memory."""
 
 
-def release_of(
-    sample: HostSample, *, before: Mapping[str, int], pids: frozenset[int], run_id: str
-) -> Release:
+def release_of(sample: HostSample, *, before: Mapping[str, int], pids: frozenset[int]) -> Release:
     """Compare ``sample`` with ``before`` (used bytes by GPU uuid, before the launch).
 
-    Only the GPUs in ``before`` count: those the run was seen to use. A GPU that cannot be read
+    ``pids`` are all processes the run ever had. Only the GPUs in ``before`` count: those the run
+    was seen to use. A GPU that cannot be read
     is not back: unknown is not released.
     """
     used_by_uuid = {gpu.uuid: gpu.memory_used_bytes for gpu in sample.gpus}
     ours = tuple(
         process
         for process in sample.processes
-        if process.gpu_uuid in before and (process.run_id == run_id or process.pid in pids)
+        if process.gpu_uuid in before and process.pid in pids
     )
     held = 0
     for uuid, level in before.items():
