@@ -1,0 +1,221 @@
+"""The console's application: one snapshot in, screens out, actions to the domain API.
+
+Called by ``eaglemon.cli.tui``, which makes and closes the ``Eaglemon`` it is given. Nothing here
+may wait for a host before the first picture is drawn.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import tzinfo
+from typing import ClassVar, Literal
+
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.reactive import var
+
+from eaglemon.app.api import Eaglemon
+from eaglemon.core.views import Snapshot
+from eaglemon.tui.actions import ACTIONS, BY_ID, Scene
+from eaglemon.tui.deeds import Deeds
+from eaglemon.tui.news import news
+from eaglemon.tui.palette import ActionCommands
+from eaglemon.tui.screens.base import ConsoleScreen
+from eaglemon.tui.screens.fleet import FleetScreen
+from eaglemon.tui.screens.server import ServerScreen
+from eaglemon.tui.settings import Pace, Settings
+from eaglemon.tui.theming import parse_themes, semantic_defaults
+from eaglemon.tui.widgets.row_list import RowList
+
+DEFAULT_THEME = "eaglemon-dark"
+"""Used where the caller's themes have it."""
+
+
+class ConsoleApp(App[None]):
+    """The terminal console.
+
+    ``themes`` maps a theme file's name (without its ending) to its text; ``theme`` names one of
+    them or of Textual's own. ``zone`` is the zone of clock times, the local one when ``None``.
+    """
+
+    CSS_PATH = "eaglemon.tcss"
+    TITLE = "eaglemon"
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    COMMANDS: ClassVar = {ActionCommands}
+    # Textual declares these as instance attributes.
+    HORIZONTAL_BREAKPOINTS = [(0, "-single"), (80, "-tabs"), (120, "-wide")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(
+            Binding(",".join(action.keys), f"act('{action.id}')", action.label, show=False)
+            for action in ACTIONS
+        ),
+        *(Binding(str(n + 1), f"tab({n})", show=False) for n in range(4)),
+    ]
+
+    snapshot: var[Snapshot] = var(Snapshot(at=0.0), init=False)
+
+    def __init__(
+        self,
+        console: Eaglemon,
+        *,
+        themes: Mapping[str, str] | None = None,
+        theme: str | None = None,
+        title: str = "eaglemon",
+        read_only: bool = False,
+        zone: tzinfo | None = None,
+        pace: Pace | None = None,
+    ) -> None:
+        self._own_themes, theme_problems = parse_themes(themes or {})
+        self._complaints = [str(problem) for problem in theme_problems]
+        super().__init__()
+        self.console_api = console
+        self.settings = Settings(title=title, read_only=read_only, zone=zone, pace=pace or Pace())
+        self.animation_level = "none"
+        self._latest = console.snapshot()
+        self.paused = False
+        self.deeds = Deeds(self, console)
+        for own in self._own_themes:
+            self.register_theme(own)
+        wanted = theme or DEFAULT_THEME
+        if wanted in self.available_themes:
+            self.theme = wanted
+        elif theme is not None:
+            self._complaints.append(f"no theme {theme!r}: using {self.theme}")
+        self._fleet = FleetScreen(self.settings)
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Give every theme, Textual's own too, our semantic names."""
+        return semantic_defaults(self.current_theme)
+
+    def get_default_screen(self) -> FleetScreen:
+        """Start with the fleet."""
+        return self._fleet
+
+    def on_mount(self) -> None:
+        """Draw what is known, then follow."""
+        self.snapshot = self._latest
+        for complaint in self._complaints:
+            self.say(complaint, severity="warning")
+        self.run_worker(self._follow(), group="updates", exclusive=True)
+        self.set_interval(self.settings.pace.tick_s, self._tick)
+
+    async def _follow(self) -> None:
+        async for snapshot in self.console_api.updates():
+            self._take(snapshot)
+            # The channel keeps the latest only, so sleeping here is what limits the pictures.
+            await asyncio.sleep(self.settings.pace.refresh_s)
+
+    def _tick(self) -> None:
+        self._take(self.console_api.snapshot())
+
+    def _take(self, snapshot: Snapshot) -> None:
+        for text, severity in news(self._latest, snapshot):
+            self.say(text, severity=severity)
+        self._latest = snapshot
+        if not self.paused:
+            self.snapshot = snapshot
+
+    def watch_snapshot(self, snapshot: Snapshot) -> None:
+        """Draw the screen in front; the others are drawn when they come back."""
+        screen = self.console_screen()
+        if screen is not None and screen.is_mounted:
+            screen.show(snapshot)
+            screen.show_frame(snapshot, self.scene())
+
+    def redraw(self) -> None:
+        """Draw the screen in front from the current snapshot."""
+        self.watch_snapshot(self.snapshot)
+
+    def scene(self) -> Scene:
+        """Return what decides whether actions can be carried out now."""
+        screen = self.console_screen()
+        server = screen.current_server() if screen is not None else None
+        return Scene(
+            screen=screen.NAME if screen is not None else "fleet",
+            server=server,
+            hosts=len(self.console_api.hosts()),
+            profiles=len(self.console_api.profiles()),
+            read_only=self.settings.read_only,
+            paused=self.paused,
+            filtered=screen is self._fleet and self._fleet.filtered,
+            probing=server is not None and self.deeds.probes(server.id),
+        )
+
+    def act(self, action_id: str) -> None:
+        """Carry out an action of the table, or say why that cannot be done."""
+        why_not = BY_ID[action_id].why_not(self.scene())
+        if why_not is not None:
+            self.say(why_not, severity="warning")
+            return
+        getattr(self.deeds, action_id)()
+
+    def action_act(self, action_id: str) -> None:
+        """Carry out an action for a key."""
+        self.act(action_id)
+
+    def action_tab(self, number: int) -> None:
+        """Go to a tab by its number."""
+        screen = self.console_screen()
+        if screen is not None and number < len(screen.GROUPS):
+            screen.switch_tab(number)
+
+    def say(
+        self, text: str, *, severity: Literal["information", "warning", "error"] = "information"
+    ) -> None:
+        """Show a message; its text is never read as markup."""
+        self.notify(text, severity=severity, markup=False)
+
+    def console_screen(self) -> ConsoleScreen | None:
+        """Return the main screen in front, under any dialog."""
+        for screen in reversed(self.screen_stack):
+            if isinstance(screen, ConsoleScreen):
+                return screen
+        return None
+
+    def open_server(self, server_id: str) -> ServerScreen:
+        """Show a server in place of one that is open."""
+        front = self.console_screen()
+        if isinstance(front, ServerScreen):
+            if front.server_id == server_id:
+                return front
+            self.pop_screen()
+        screen = ServerScreen(self.console_api, server_id, self.settings)
+        self.push_screen(screen)
+        return screen
+
+    def toggle_pause(self) -> None:
+        """Freeze the picture, or go on with the latest; collecting goes on all the time."""
+        self.paused = not self.paused
+        if not self.paused:
+            self.snapshot = self._latest
+        self.redraw()
+
+    def own_theme_names(self) -> list[str]:
+        """Return the themes given by the caller."""
+        return [theme.name for theme in self._own_themes]
+
+    def theme_names(self) -> list[str]:
+        """Return all themes, our own first."""
+        own = self.own_theme_names()
+        return [*own, *sorted(name for name in self.available_themes if name not in own)]
+
+    def use_theme(self, name: str) -> None:
+        """Use a theme and draw everything in it."""
+        self.theme = name
+        self.redraw()
+
+    def on_console_screen_selection_changed(self) -> None:
+        """Keys depend on the server under the cursor."""
+        screen = self.console_screen()
+        if screen is not None:
+            screen.show_frame(self.snapshot, self.scene())
+
+    def on_console_screen_came_to_front(self) -> None:
+        """Draw a screen as soon as it can be."""
+        self.redraw()
+
+    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
+        """Open the chosen server."""
+        if self.snapshot.server(event.key) is not None:
+            self.open_server(event.key)

@@ -1,0 +1,55 @@
+"""The command palette: every action of the table, and the themes."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+
+from eaglemon.tui.actions import ACTIONS, shown_key
+
+if TYPE_CHECKING:
+    from eaglemon.tui.app import ConsoleApp
+
+_HERE = ("palette",)
+"""Senseless inside the palette."""
+
+
+class ActionCommands(Provider):
+    """Offers the actions, with the reason where one cannot be carried out."""
+
+    async def discover(self) -> Hits:
+        """Offer all actions, as in the table."""
+        for title, note, run in self._commands():
+            yield DiscoveryHit(title, run, help=note)
+
+    async def search(self, query: str) -> Hits:
+        """Offer actions and themes whose title matches."""
+        matcher = self.matcher(query)
+        app = self._console()
+        commands = self._commands()
+        commands += [
+            (f"Theme {name}", "", partial(app.use_theme, name)) for name in app.theme_names()
+        ]
+        for title, note, run in commands:
+            score = matcher.match(title)
+            if score > 0:
+                yield Hit(score, matcher.highlight(title), run, help=note)
+
+    def _console(self) -> "ConsoleApp":
+        return cast("ConsoleApp", self.app)
+
+    def _commands(self) -> list[tuple[str, str, Callable[[], None]]]:
+        app = self._console()
+        scene = app.scene()
+        return [
+            (
+                action.title,
+                f"not now: {why_not}"
+                if (why_not := action.why_not(scene))
+                else f"key {shown_key(action)}",
+                partial(app.act, action.id),
+            )
+            for action in ACTIONS
+            if action.id not in _HERE
+        ]

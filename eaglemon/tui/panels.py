@@ -1,0 +1,281 @@
+"""What the panels of a server say, as content for a width. Pure: views in, content out."""
+
+from collections.abc import Callable
+from datetime import tzinfo
+
+from textual.content import Content
+
+from eaglemon.core import units
+from eaglemon.core.probe import ProbeProgress, Spread
+from eaglemon.core.views import (
+    AcceptanceView,
+    CauseView,
+    HealthView,
+    LoadView,
+    ServerState,
+    ServerView,
+    StopView,
+)
+from eaglemon.tui.columns import (
+    bar,
+    first_that_fits,
+    joined,
+    lines,
+    plain,
+    right,
+    spread,
+    wrapped,
+)
+from eaglemon.tui.looks import HEALTH_LOOKS
+from eaglemon.tui.widgets.server_list import look_of
+
+_DOT = " · "
+_LABEL_WIDTH = 9
+
+
+def title_line(server: ServerView, width: int, zone: tzinfo | None) -> Content:
+    """Return who the server is and what state it is in."""
+    look = look_of(server)
+    state = Content.styled(f"{look.glyph} {look.word}", look.style)
+    since = Content.styled(_since(server, zone), "$quiet")
+    name = Content.styled(plain(server.name), "bold")
+    place = Content.styled(_DOT + plain(f"{server.host}:{server.port}"), "")
+    engine = Content.styled(_DOT + plain(server.engine), "$quiet")
+    more = Content.styled("".join(_DOT + part for part in _particulars(server)), "$quiet")
+    ends = (joined(state, since), state)
+    for end in ends:
+        for start in (joined(name, engine, place, more), joined(name, place, engine)):
+            if start.cell_length + 2 + end.cell_length <= width:
+                return spread(start, end, width)
+    return spread(first_that_fits(width, joined(name, place), name), state, width)
+
+
+def _particulars(server: ServerView) -> list[str]:
+    parts: list[str] = []
+    if server.gpu_indexes:
+        parts.append(f"gpus {units.index_ranges(server.gpu_indexes)}")
+    speculation = server.speculation
+    if speculation is None:
+        parts.append("no speculation")
+    else:
+        figures = (
+            ("steps", speculation.steps),
+            ("topk", speculation.topk),
+            ("tokens", speculation.draft_tokens),
+        )
+        known = [f"{name} {value}" for name, value in figures if value is not None]
+        parts.append(" ".join(known) or speculation.algorithm)
+    return parts
+
+
+def _since(server: ServerView, zone: tzinfo | None) -> str:
+    if server.ready_at is not None and not server.state.ended:
+        took = units.duration(server.ready_at - server.launched_at)
+        return f" since {units.clock(server.ready_at, zone)} (took {took})"
+    if server.exit is not None:
+        return f" {server.exit}, after {units.duration(server.age_s)}"
+    return f" after {units.duration(server.age_s)}"
+
+
+def health_line(health: HealthView | None, width: int) -> Content:
+    """Return the last health poll: what it proves, code, latency, age, how many."""
+    if health is None:
+        return Content.styled("health    not polled yet", "$quiet")
+    look = HEALTH_LOOKS[health.verdict]
+    verdict = joined("health    ", Content.styled(f"{look.glyph} {look.word}", look.style))
+    facts: list[str] = []
+    if health.code is not None:
+        facts.append(f"HTTP {health.code}")
+    if health.latency_s is not None:
+        facts.append(f"in {units.latency(health.latency_s)}")
+    facts.append(units.age(health.age_s))
+    facts.append(units.plural(health.polls, "poll"))
+    known = Content.styled("".join(_DOT + fact for fact in facts), "$quiet")
+    detail = f"{_DOT}{plain(health.detail)}" if health.detail else ""
+    return first_that_fits(
+        width,
+        joined(verdict, known, Content.styled(detail, "$quiet")),
+        joined(verdict, known),
+        verdict,
+    )
+
+
+def startup_notes(server: ServerView, width: int) -> list[Content]:
+    """Return the lines under the phase track: what is waited for, and notes from the log."""
+    result: list[Content] = []
+    if server.detail and not server.state.answering and not server.state.ended:
+        text = f"stalled: {server.detail}" if server.stalled else server.detail
+        style = "$state-warning" if server.stalled else ""
+        result += [Content.styled(line, style) for line in wrapped(text, width, 2)]
+    for note in server.notes[:3]:
+        result += [Content.styled(f"• {line}", "$quiet") for line in wrapped(note, width - 2, 1)]
+    return result
+
+
+def acceptance(view: AcceptanceView | None, server: ServerView, width: int) -> Content:
+    """Return the accept length against its ceiling and how far drafts survive by position."""
+    if view is None:
+        if server.speculation is None:
+            return Content.styled("this server does not speculate", "$quiet")
+        return Content.styled("no verify step seen yet", "$quiet")
+    of = f" of {view.ceiling}" if view.ceiling is not None else ""
+    value = units.length(view.accept_length)
+    head = joined("accept length  ", Content.styled(value, "bold $chart-accept"), of)
+    window = "" if view.window_s is None else f"last {units.duration(view.window_s)}{_DOT}"
+    source = Content.styled(f"{window}{view.source}{_DOT}{units.age(view.age_s)}", "$quiet")
+    rows: list[Content | str] = []
+    if head.cell_length + source.cell_length + 2 <= width:
+        rows.append(spread(head, source, width))
+    else:
+        rows += [head, source]
+    if view.accept_length is not None and view.ceiling:
+        rows.append(
+            joined(
+                "length".ljust(_LABEL_WIDTH),
+                bar(view.accept_length / view.ceiling, _bar_width(width), "$chart-accept"),
+                right(value, 6),
+            )
+        )
+    if view.per_position:
+        rows.append(Content.styled("position", "$quiet"))
+    for number, share in enumerate(view.per_position, start=1):
+        rows.append(
+            joined(
+                right(str(number), _LABEL_WIDTH - 1, "$quiet"),
+                " ",
+                bar(share, _bar_width(width), "$chart-accept"),
+                right(f"{share:.2f}", 6),
+            )
+        )
+    return lines(rows)
+
+
+def _bar_width(width: int) -> int:
+    return max(4, min(60, width - _LABEL_WIDTH - 7))
+
+
+def load_line(load: LoadView | None, width: int) -> Content:
+    """Return tok/s, running and waiting requests and KV use."""
+    if load is None:
+        return Content.styled("tok/s       -", "$quiet")
+    speed = joined("tok/s ", Content.styled(units.rate(load.tok_s).rjust(7), "bold $chart-speed"))
+    counts = (
+        f"  {units.count(load.running)} running  {units.count(load.waiting)} waiting"
+        f"  KV {units.percent(load.kv_used_fraction)}"
+    )
+    age = f"  {load.source}{_DOT}{units.age(load.age_s)}"
+    return first_that_fits(
+        width,
+        joined(speed, counts, Content.styled(age, "$quiet")),
+        joined(speed, counts),
+        speed,
+    )
+
+
+def accept_line(view: AcceptanceView | None) -> Content:
+    """Return the caption of the accept-length chart."""
+    value = units.length(view.accept_length if view else None)
+    of = f" of {view.ceiling}" if view and view.ceiling is not None else ""
+    return joined("accept length ", Content.styled(value, "bold $chart-accept"), of)
+
+
+def probe(progress: ProbeProgress, width: int) -> Content:
+    """Return a probe's progress and its figures so far."""
+    plan, figures = progress.plan, progress.figures
+    what = f"{plan.workload}{_DOT}{units.plural(plan.requests, 'request')}"
+    what += f"{_DOT}{plan.concurrency} at a time{_DOT}{plan.max_tokens} tokens"
+    styles = {"done": "$state-ready", "failed": "$state-failed", "cancelled": "$state-warning"}
+    state = Content.styled(progress.state, styles.get(progress.state, "$state-starting"))
+    running = progress.state in {"warming-up", "running"}
+    time = f"took {units.duration(progress.elapsed_s)}"
+    if running:
+        left = progress.remaining_s
+        time = "" if left is None else f"{units.duration(left)} left"
+    count = f"{progress.done}/{plan.requests}"
+    share = progress.done / plan.requests if plan.requests else None
+    room = max(6, min(30, width - 50))
+    rows: list[Content | str] = [
+        first_that_fits(width, Content(plain(what)), Content(plain(plan.workload))),
+        joined(
+            state,
+            " " * max(1, 11 - state.cell_length),
+            bar(share, room, "$state-starting" if running else "$state-ended"),
+            f" {count}  ",
+            Content.styled(time, "$quiet"),
+        ),
+    ]
+    table = (
+        ("tok/s", units.rate(figures.total_tok_s), "all requests together"),
+        ("decode", _median_and_tail(figures.decode_tok_s, units.rate), "tok/s of one request"),
+        ("TTFT", _median_and_tail(figures.ttft_s, units.latency), "to the first token"),
+        ("accept", units.length(figures.accept_length), figures.accept_source or "not told"),
+    )
+    for name, value, meaning in table:
+        row = joined(Content.styled(name.ljust(8), "$quiet"), value)
+        pad = " " * max(2, 34 - row.cell_length)
+        rows.append(
+            first_that_fits(width, joined(row, pad, Content.styled(meaning, "$quiet")), row)
+        )
+    bad = [
+        f"{number} {word}"
+        for number, word in (
+            (figures.failed, "failed"),
+            (figures.cut, "cut"),
+            (figures.cancelled, "cancelled"),
+        )
+        if number
+    ]
+    if bad:
+        rows.append(Content.styled(f"{figures.ok} ok, {', '.join(bad)}", "$state-warning"))
+    if progress.error:
+        rows += [Content.styled(line, "$state-failed") for line in wrapped(progress.error, width)]
+    for note in progress.notes:
+        rows += [Content.styled(line, "$state-warning") for line in wrapped(note, width, 2)]
+    return lines(rows)
+
+
+def _median_and_tail(figure: Spread | None, text: Callable[[float], str]) -> str:
+    if figure is None:
+        return units.UNKNOWN
+    return f"{text(figure.median)}  p90 {text(figure.p90)}"
+
+
+def cause(view: CauseView, width: int) -> Content:
+    """Return why the server failed: a sentence, the decisive line, what to change."""
+    rows: list[Content | str] = [
+        Content.styled(line, "bold $state-failed") for line in wrapped(view.sentence, width)
+    ]
+    if view.decisive_line:
+        where = "line  " if view.line_number is None else f"line {units.count(view.line_number)}  "
+        text = wrapped(view.decisive_line, width - len(where), 3)
+        for number, line in enumerate(text):
+            head = where if number == 0 else " " * len(where)
+            rows.append(joined(Content.styled(head, "$quiet"), line))
+    if view.remedy:
+        for number, line in enumerate(wrapped(view.remedy, width - 5, 4)):
+            head = "try  " if number == 0 else " " * 5
+            rows.append(joined(Content.styled(head, "$state-ready"), line))
+    return lines(rows)
+
+
+def stop(view: StopView, state: ServerState, width: int) -> Content:
+    """Return the account of a stop, and whether it is proven."""
+    rows: list[Content | str] = []
+    for step in view.steps:
+        for number, line in enumerate(wrapped(step, width - 2, 2)):
+            rows.append(joined(Content.styled("· " if number == 0 else "  ", "$quiet"), line))
+    if view.proven:
+        took = units.duration(view.elapsed_s)
+        text = f"✓ proven after {took}: no process is left and the GPU memory is back"
+        rows += [Content.styled(line, "$state-ready") for line in wrapped(text, width)]
+        return lines(rows)
+    left_over: list[str] = []
+    if view.processes_left is not None:
+        left_over.append(f"{units.plural(view.processes_left, 'process')} left")
+    if view.memory_to_release_bytes is not None:
+        left_over.append(f"{units.memory(view.memory_to_release_bytes)} to come back")
+    left_over.append(units.duration(view.elapsed_s))
+    style = "bold $state-failed" if state.ended else "$state-warning"
+    word = "✗ not proven: " if state.ended else "▼ "
+    rows += [Content.styled(line, style) for line in wrapped(word + _DOT.join(left_over), width)]
+    return lines(rows)

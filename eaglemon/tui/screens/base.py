@@ -1,0 +1,107 @@
+"""What the main screens share: status line, key line, and panels that become tabs when narrow."""
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.message import Message
+from textual.screen import Screen
+from textual.widget import Widget
+
+from eaglemon.core.views import ServerView, Snapshot
+from eaglemon.tui.actions import Scene
+from eaglemon.tui.settings import Settings
+from eaglemon.tui.widgets.key_line import KeyLine
+from eaglemon.tui.widgets.status_line import StatusLine
+from eaglemon.tui.widgets.tab_line import TabLine
+
+
+class ConsoleScreen(Screen[None]):
+    """A screen that draws snapshots.
+
+    ``GROUPS`` names, for each tab, the ids of the panels it shows; on a wide terminal all are
+    shown and switching moves the focus.
+    """
+
+    NAME: ClassVar[str]
+    TABS: ClassVar[tuple[str, ...]]
+    SHORT_TABS: ClassVar[tuple[str, ...]]
+    GROUPS: ClassVar[tuple[tuple[str, ...], ...]]
+
+    class SelectionChanged(Message):
+        """Actions are about another server now."""
+
+    class CameToFront(Message):
+        """The screen is in front and wants a picture."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self._settings = settings
+        self._tab = 0
+        self._status = StatusLine(settings.zone)
+        self._keys = KeyLine()
+        self._tabs = TabLine(self.TABS, self.SHORT_TABS)
+
+    def compose(self) -> ComposeResult:
+        """Lay out status, tabs, panels and keys."""
+        yield self._status
+        yield from self.compose_head()
+        yield self._tabs
+        yield from self.compose_panels()
+        yield self._keys
+
+    def compose_head(self) -> ComposeResult:
+        """Yield what stays above the tabs."""
+        yield from ()
+
+    def compose_panels(self) -> ComposeResult:
+        """Yield the panels."""
+        raise NotImplementedError
+
+    def on_mount(self) -> None:
+        """Show the first tab."""
+        self.switch_tab(0)
+
+    def on_screen_resume(self) -> None:
+        """Ask for a picture: none is drawn in the background."""
+        self.post_message(self.CameToFront())
+
+    def current_server(self) -> ServerView | None:
+        """Return the server that actions are about."""
+        raise NotImplementedError
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Draw ``snapshot``."""
+        raise NotImplementedError
+
+    def show_frame(self, snapshot: Snapshot, scene: Scene) -> None:
+        """Draw status line and key line."""
+        marks = " ".join(
+            word for word, on in (("PAUSED", scene.paused), ("READ-ONLY", scene.read_only)) if on
+        )
+        self._status.show(snapshot, title=self._settings.title, marks=marks)
+        self._keys.show(scene)
+
+    def switch_tab(self, number: int) -> None:
+        """Show the tab with this number, counted from 0 and around the end."""
+        self._tab = number % len(self.GROUPS)
+        self._tabs.show(self._tab)
+        active = self.GROUPS[self._tab]
+        for name in {name for group in self.GROUPS for name in group}:
+            self.query_one(f"#{name}").set_class(name not in active, "-other-tab")
+        for name in active:
+            panel = self.query_one(f"#{name}")
+            target = self._focusable(panel)
+            if target is not None:
+                target.focus()
+                return
+
+    def step_tab(self, step: int) -> None:
+        """Go to the next (1) or previous (-1) tab."""
+        self.switch_tab(self._tab + step)
+
+    def on_tab_line_switched(self, event: TabLine.Switched) -> None:
+        """A tab was clicked."""
+        self.switch_tab(event.number)
+
+    def _focusable(self, panel: Widget) -> Widget | None:
+        return panel if panel.can_focus else None

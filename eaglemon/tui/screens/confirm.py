@@ -1,0 +1,85 @@
+"""The question before a stop: what will be ended, where, and what it will free."""
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Button, Static
+
+from eaglemon.core import units
+from eaglemon.core.views import ServerView
+from eaglemon.tui.columns import lines, plain
+
+
+class ConfirmStop(ModalScreen[bool]):
+    """Answers ``True`` when the server may be stopped; Cancel has the focus."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", show=False),
+        Binding("n,escape,q", "answer(False)", show=False),
+        Binding("left,right,h,l", "app.focus_next", show=False),
+    ]
+
+    def __init__(self, server: ServerView, *, grace_s: float | None, kill: bool) -> None:
+        super().__init__()
+        self._server = server
+        self._grace_s = grace_s
+        self._verb = "Kill" if kill else "Stop"
+
+    def compose(self) -> ComposeResult:
+        """Lay out the account and the two buttons."""
+        with Vertical(classes="dialog"):
+            yield Static(lines(stop_account(self._server, self._grace_s)))
+            with Horizontal(classes="buttons"):
+                yield Button("Cancel  n", id="no")
+                yield Button(f"{self._verb} it  y", id="yes", variant="error")
+
+    def on_mount(self) -> None:
+        """Cancel is the default."""
+        title = f"{self._verb} {self._server.name} on {self._server.host}?"
+        self.query_one(".dialog").border_title = Content(plain(title))
+        self.query_one("#no").focus()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Answer with the button."""
+        self.dismiss(event.button.id == "yes")
+
+    def action_answer(self, answer: bool) -> None:  # noqa: FBT001 (called by key bindings)
+        """Answer with a key."""
+        self.dismiss(answer)
+
+
+def stop_account(server: ServerView, grace_s: float | None) -> list[Content]:
+    """Return what a stop will do, in lines."""
+    result = [_facts("profile", server.profile), _facts("processes", _processes(server))]
+    gpus = f"{units.index_ranges(server.gpu_indexes)}, {units.memory(server.memory_used_bytes)}"
+    result.append(_facts("GPUs", f"{gpus} to be freed"))
+    running = server.load.running if server.load else None
+    if running is None:
+        requests = "not known whether any is running"
+    elif running == 0:
+        requests = "none is running"
+    else:
+        verb = "is" if running == 1 else "are"
+        requests = f"{units.plural(running, 'request')} {verb} running and will be cut off"
+    style = "$state-warning" if running != 0 else ""
+    result.append(_facts("requests", requests, style))
+    grace = "the profile's grace" if grace_s is None else units.duration(grace_s)
+    result.append(Content(""))
+    result.append(Content(f"TERM now, KILL after {grace}, then wait until the memory is back."))
+    return result
+
+
+def _facts(name: str, text: str, style: str = "") -> Content:
+    return Content.assemble((f"{name:<11}", "$quiet"), (plain(text), style))
+
+
+def _processes(server: ServerView) -> str:
+    if not server.pids:
+        return "none known" if server.pid is None else f"PID {server.pid}"
+    shown = " ".join(str(pid) for pid in server.pids[:12])
+    more = f" and {len(server.pids) - 12} more" if len(server.pids) > 12 else ""
+    return f"{len(server.pids)}: PID {shown}{more}"

@@ -1,0 +1,135 @@
+"""The first screen: hosts and their GPUs, and all servers."""
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.widgets import Input
+
+from eaglemon.core import units
+from eaglemon.core.views import ServerView, Snapshot
+from eaglemon.tui.screens.base import ConsoleScreen
+from eaglemon.tui.settings import Settings
+from eaglemon.tui.widgets.host_list import HostList, host_of
+from eaglemon.tui.widgets.row_list import RowList
+from eaglemon.tui.widgets.server_list import ServerList
+
+
+class FleetScreen(ConsoleScreen):
+    """Hosts on the left, servers on the right; one of them at a time when narrow."""
+
+    NAME = "fleet"
+    TABS: ClassVar[tuple[str, ...]] = ("Hosts", "Servers")
+    SHORT_TABS: ClassVar[tuple[str, ...]] = ("Hosts", "Srv")
+    GROUPS: ClassVar[tuple[tuple[str, ...], ...]] = (("hosts",), ("servers",))
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._snapshot = Snapshot(at=0.0)
+        self._hosts = HostList(id="hosts")
+        self._servers = ServerList(id="servers")
+        self._filter = Input(
+            placeholder="part of a name; enter keeps it, esc clears it", id="filter"
+        )
+
+    def compose_panels(self) -> ComposeResult:
+        """Yield the two lists and the filter line."""
+        with Horizontal(id="fleet-panels"):
+            yield self._hosts
+            yield self._servers
+        yield self._filter
+
+    def on_mount(self) -> None:
+        """Start in the list of servers when both lists are shown."""
+        super().on_mount()
+        self._hosts.add_class("panel")
+        self._servers.add_class("panel")
+        self._filter.display = False
+        self._titles()
+
+    @property
+    def filtered(self) -> bool:
+        """The filter line is shown."""
+        return bool(self._filter.display)
+
+    def current_host(self) -> str | None:
+        """Return the name of the host under the cursor."""
+        key = self._hosts.cursor_key
+        return None if key is None else host_of(key)
+
+    def current_server(self) -> ServerView | None:
+        """Return the server under the cursor."""
+        key = self._servers.cursor_key
+        return None if key is None else self._snapshot.server(key)
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Draw hosts and servers."""
+        self._snapshot = snapshot
+        wanted = self._filter.value
+        self._hosts.show(snapshot, filter_text=wanted)
+        empty = "no servers yet: press s to start one"
+        if self._settings.read_only:
+            empty = "no servers"
+        self._servers.show(snapshot, filter_text=wanted, empty=empty)
+        self._titles()
+
+    def select_server(self, server_id: str) -> None:
+        """Put the cursor on a server."""
+        self._servers.select(server_id)
+
+    def show_servers(self) -> None:
+        """Bring the list of servers to the front."""
+        self.switch_tab(1)
+
+    def toggle_processes(self) -> bool:
+        """Show or hide processes; return whether they are shown now."""
+        self.switch_tab(0)
+        return self._hosts.toggle_processes()
+
+    def ask_filter(self) -> None:
+        """Let a filter be typed."""
+        self._filter.display = True
+        self._filter.focus()
+
+    def clear_filter(self) -> bool:
+        """Remove the filter; return whether there was one."""
+        had = self._filter.display
+        self._filter.value = ""
+        self._filter.display = False
+        if had:
+            self.switch_tab(self._tab)
+        return had
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter while typing."""
+        event.stop()
+        self.show(self._snapshot)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Keep the filter and go back to the lists."""
+        event.stop()
+        if not event.value:
+            self.clear_filter()
+        self.switch_tab(self._tab)
+
+    def on_row_list_moved(self, event: RowList.Moved) -> None:
+        """Actions follow the cursor of the servers."""
+        event.stop()
+        if event.row_list is self._servers:
+            self.post_message(self.SelectionChanged())
+
+    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
+        """Fold a host; opening a server is the app's business."""
+        if event.row_list is self._hosts:
+            event.stop()
+            if event.key.startswith("host/"):
+                self._hosts.toggle_host(event.key)
+            elif host_of(event.key):
+                self._hosts.toggle_processes()
+
+    def _titles(self) -> None:
+        hosts, servers = len(self._snapshot.hosts), len(self._snapshot.servers)
+        mark = f" ─ filter: {self._filter.value}" if self._filter.value else ""
+        self._hosts.border_title = Content(f"{units.plural(hosts, 'host')} and GPUs{mark}")
+        self._servers.border_title = Content(f"{units.plural(servers, 'server')}{mark}")

@@ -1,0 +1,218 @@
+"""The launch form: profile, host, what to change, what stands against it, the exact command."""
+
+import asyncio
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Button, Checkbox, Input, Label, Select, Static, TextArea
+
+from eaglemon.app.api import Eaglemon
+from eaglemon.core.problems import Problem, Severity, errors_among
+from eaglemon.core.profiles import Profile
+from eaglemon.core.views import LaunchPlan
+from eaglemon.errors import EaglemonError
+from eaglemon.tui import launch_form
+from eaglemon.tui.columns import lines, plain
+from eaglemon.tui.settings import Settings
+
+_FIELDS = (
+    ("port", "port", "port"),
+    ("speculation.steps", "steps", "steps"),
+    ("speculation.topk", "topk", "topk"),
+    ("speculation.draft_tokens", "draft-tokens", "tokens"),
+)
+"""Override key, id, label."""
+
+
+class LaunchScreen(ModalScreen[str | None]):
+    """Answers with the id of the started server, ``None`` when none was started."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", show=False),
+        Binding("ctrl+s", "launch", show=False, priority=True),
+    ]
+
+    def __init__(self, api: Eaglemon, settings: Settings, *, host: str | None) -> None:
+        super().__init__()
+        self._api = api
+        self._settings = settings
+        self._profiles = {profile.name: profile for profile in api.profiles()}
+        self._hosts = [spec.name for spec in api.hosts()]
+        self._first_host = host if host in self._hosts else self._hosts[0]
+        self._plan: LaunchPlan | None = None
+        self._problems: list[Problem] = []
+        self._checked = False
+        self._launching = False
+
+    def compose(self) -> ComposeResult:
+        """Lay out the fields, then problems and command, then the buttons."""
+        profiles = [(name, name) for name in self._profiles]
+        hosts = [(name, name) for name in self._hosts]
+        first = next(iter(self._profiles))
+        with Vertical(classes="dialog launch-dialog"):
+            with VerticalScroll(id="launch-body", can_focus=False):
+                with Horizontal(classes="field"):
+                    yield Label("profile")
+                    yield Select(
+                        profiles, value=first, allow_blank=False, compact=True, id="profile"
+                    )
+                with Horizontal(classes="field"):
+                    yield Label("host")
+                    yield Select(
+                        hosts, value=self._first_host, allow_blank=False, compact=True, id="host"
+                    )
+                with Horizontal(classes="field figures"):
+                    for _, name, label in _FIELDS:
+                        yield Label(label)
+                        yield Input(id=name, compact=True, type="integer")
+                with Horizontal(classes="field", id="flags-field"):
+                    yield Label("flags\nname=value")
+                    yield TextArea(id="flags", compact=True, soft_wrap=False)
+                yield Static(id="problems")
+                yield Static("command", classes="caption")
+                yield Static(id="command-line")
+            with Horizontal(classes="buttons"):
+                yield Checkbox("in spite of problems", id="force", compact=True)
+                yield Button("Cancel  esc", id="no")
+                yield Button("Launch  ctrl+s", id="yes", variant="primary")
+
+    def on_mount(self) -> None:
+        """Fill the form from the first profile."""
+        self.query_one(".dialog").border_title = Content("Start a server")
+        self._fill(self._profile())
+        self.query_one("#profile").focus()
+
+    def on_select_changed(self, event: Select.Changed) -> None:
+        """Another profile fills the form anew; another host is checked."""
+        event.stop()
+        if event.select.id == "profile":
+            self._fill(self._profile())
+        self._plan_again()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Plan with every key."""
+        event.stop()
+        self._plan_again()
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        """Plan with every key."""
+        event.stop()
+        self._plan_again()
+
+    def on_checkbox_changed(self, event: Checkbox.Changed) -> None:
+        """Errors stop the launch only without the check mark."""
+        event.stop()
+        self._show()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Launch or go back."""
+        if event.button.id == "yes":
+            self.action_launch()
+        else:
+            self.action_leave()
+
+    def action_leave(self) -> None:
+        """Close the form, unless a launch is on its way."""
+        if self._launching:
+            self.notify("the launch is on its way: wait for its answer", markup=False)
+        else:
+            self.dismiss(None)
+
+    def action_launch(self) -> None:
+        """Launch what is planned."""
+        why_not = self._why_not()
+        if why_not is not None:
+            self.notify(why_not, severity="warning", markup=False)
+        elif self._plan is not None:
+            self._launching = True
+            self._show()
+            self.run_worker(self._launch(self._plan), group="launch", exclusive=True)
+
+    async def _launch(self, plan: LaunchPlan) -> None:
+        force = self.query_one("#force", Checkbox).value
+        try:
+            server_id = await self._api.launch(plan, force=force)
+        except EaglemonError as error:
+            self._launching = False
+            self._problems = [Problem(where=plan.host, message=error.message, hint=error.hint)]
+            self._show()
+        else:
+            self.dismiss(server_id)
+
+    def _profile(self) -> Profile:
+        return self._profiles[str(self.query_one("#profile", Select).value)]
+
+    def _fill(self, profile: Profile) -> None:
+        values = launch_form.field_values(profile)
+        for key, name, _ in _FIELDS:
+            field = self.query_one(f"#{name}", Input)
+            field.value = values[key]
+            field.disabled = profile.speculation is None and key != "port"
+        self.query_one("#flags", TextArea).text = launch_form.flag_lines(profile)
+
+    def _plan_again(self) -> None:
+        values = {key: self.query_one(f"#{name}", Input).value for key, name, _ in _FIELDS}
+        flags = self.query_one("#flags", TextArea).text
+        host = str(self.query_one("#host", Select).value)
+        profile = self._profile()
+        self._checked = False
+        try:
+            changed = launch_form.overrides(profile, values, flags)
+            self._plan = self._api.plan(profile.name, host, changed)
+        except EaglemonError as error:
+            self._plan = None
+            self._problems = [Problem(where="form", message=error.message, hint=error.hint)]
+            self._show()
+            return
+        self._problems = []
+        self._show()
+        self.run_worker(self._check(self._plan), group="check", exclusive=True)
+
+    async def _check(self, plan: LaunchPlan) -> None:
+        await asyncio.sleep(self._settings.pace.check_s)
+        try:
+            problems = await self._api.check(plan)
+        except EaglemonError as error:
+            problems = [Problem(where=plan.host, message=error.message, hint=error.hint)]
+        if plan is self._plan:
+            self._problems = problems
+            self._checked = True
+            self._show()
+
+    def _why_not(self) -> str | None:
+        if self._launching:
+            return "launching: waiting for the host's answer"
+        if self._plan is None:
+            return "the form has an error: correct it first"
+        if errors_among(self._problems) and not self.query_one("#force", Checkbox).value:
+            return "problems stand against it: correct them, or tick 'in spite of problems'"
+        return None
+
+    def _show(self) -> None:
+        rows = [line for problem in self._problems for line in _problem_lines(problem)]
+        if not rows:
+            text = "✓ nothing stands against it" if self._checked else "… asking the host"
+            style = "$state-ready" if self._checked else "$quiet"
+            rows = [Content.styled(text, style)]
+        if self._launching:
+            rows = [Content.styled("▶ launching …", "$state-starting")]
+        self.query_one("#problems", Static).update(lines(rows))
+        command = plain(self._plan.shell_line) if self._plan else "-"
+        self.query_one("#command-line", Static).update(Content(command))
+        self.query_one("#yes", Button).disabled = self._why_not() is not None
+
+
+def _problem_lines(problem: Problem) -> list[Content]:
+    error = problem.severity is Severity.ERROR
+    style = "$state-failed" if error else "$state-warning"
+    mark = "✗ " if error else "▲ "
+    head = Content.assemble(
+        (mark, style), (f"{plain(problem.where)}: ", "bold"), plain(problem.message)
+    )
+    if not problem.hint:
+        return [head]
+    return [head, Content.styled(f"  {plain(problem.hint)}", "$quiet")]

@@ -1,0 +1,1 @@
+"""Widgets of the console; each draws views or series that it is given."""

@@ -1,0 +1,69 @@
+"""The last line: the keys that can act now, dim where they cannot."""
+
+from textual.content import Content
+from textual.style import Style
+from textual.widget import Widget
+
+from eaglemon.tui.actions import ACTIONS, Action, Scene, shown_key
+from eaglemon.tui.columns import joined
+
+_LAST = ("palette", "help", "quit")
+
+
+class KeyLine(Widget):
+    """Keys of the actions that matter on this screen; a click does the same as the key."""
+
+    DEFAULT_CSS = """
+    KeyLine { height: 1; padding: 0 1; background: $panel; dock: bottom; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._scene: Scene | None = None
+
+    def show(self, scene: Scene) -> None:
+        """Show what can be done in ``scene``."""
+        if scene != self._scene:
+            self._scene = scene
+            self.refresh()
+
+    def render(self) -> Content:
+        """Draw what fits; help and quit always."""
+        if self._scene is None:
+            return Content("")
+        width = self.size.width
+        scene = self._scene
+        last = [_key(a, scene) for a in ACTIONS if a.id in _LAST]
+        shown: list[Content] = []
+        used = sum(key.cell_length + 2 for key in last)
+        for action in ACTIONS:
+            if action.id in _LAST or not _belongs(action, scene):
+                continue
+            key = _key(action, scene)
+            if used + key.cell_length + 2 > width:
+                continue
+            used += key.cell_length + 2
+            shown.append(key)
+        return Content("  ").join([*shown, *last])
+
+
+def _belongs(action: Action, scene: Scene) -> bool:
+    if action.id == "cancel_probe":
+        return scene.probing
+    if not action.important:
+        return False
+    if action.id in {"back"}:
+        return scene.screen != "fleet"
+    if action.id in {"open", "filter", "processes"}:
+        return scene.screen == "fleet"
+    return True
+
+
+def _key(action: Action, scene: Scene) -> Content:
+    can = action.why_not(scene) is None
+    label = "go on" if action.id == "pause" and scene.paused else action.label
+    content = joined(
+        Content.styled(shown_key(action), "bold $accent" if can else "$quiet"),
+        Content.styled(f" {label}", "" if can else "$quiet"),
+    )
+    return content.stylize(Style.from_meta({"@click": f"app.act('{action.id}')"}))
