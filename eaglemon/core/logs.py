@@ -1,8 +1,8 @@
-"""Logs: bytes into lines, and lines into events by an engine's rules.
+"""Logs: bytes into events, by an engine's rules.
 
-A server's log is read while it is written, so both readers take any split of the bytes and
-give the same result for all of them. Progress bars rewrite their line with a carriage return:
-each rewrite is an update of the same line.
+A log is read while it is written: the reader gives the same events for any split of the bytes.
+Most lines of a long log mean nothing, or the same as the one before: all rules' texts are
+searched for at once in the raw bytes, and only lines that have one are cut out and decoded.
 """
 
 import re
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from eaglemon.core.lines import MAX_LINE_BYTES, Line, LineAssembler, LineSplitter, clean
 from eaglemon.core.phases import (
     PHASE_ORDER,
     LogEvent,
@@ -20,154 +21,12 @@ from eaglemon.core.phases import (
     PhaseProgress,
 )
 
-MAX_LINE_BYTES = 65536
+__all__ = ["Line", "LineAssembler", "LogReader", "LogRule", "phase_rank", "rank_of"]
 
-_LINE = re.compile(rb"([^\r\n]*)(\r\n|\n|\r|\Z)")
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _RANK = re.compile(r"[\[(][^\])]*?((?:[ _](?:DP|PP|TP|EP|ATTN_CP|MOE_DP)\d+)+)")
 _LOADS = (Phase.LOAD_TARGET, Phase.LOAD_DRAFT)
 
 _Tree: TypeAlias = dict[str, "_Tree"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One line of a log, or one update of a progress bar."""
-
-    text: str
-    """Decoded, without its terminator, ANSI escapes and control characters."""
-    number: int
-    """1-based, as an editor counts: a carriage return does not start a new line."""
-    end_offset: int
-    """Bytes of the stream up to and including its terminator."""
-    transient: bool = False
-    """A carriage return followed: the text was rewritten on screen."""
-
-
-def clean(raw: bytes) -> str:
-    """Return the text of a line: UTF-8 with replacement, no ANSI escapes, no control characters."""
-    text = raw.decode("utf-8", "replace")
-    if text.isprintable():
-        return text
-    if "\x1b" in text:
-        text = _ESCAPES.sub("", text)
-    return _CONTROLS.sub("", text)
-
-
-class _Splitter:
-    """Cuts a byte stream where lines are complete, in bounded memory.
-
-    ``feed`` returns whole lines with their terminators. Of a line longer than the limit only
-    the start is kept; ``offset`` added to a position behind the first line's end gives the
-    position in the stream.
-    """
-
-    __slots__ = ("_dropped", "_head", "_held", "_limit", "_read", "offset")
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._head = bytearray()
-        self._dropped = 0
-        self._held = False
-        self._read = 0
-        self.offset = 0
-
-    @property
-    def head(self) -> bytes:
-        """The start of the line that is not complete yet."""
-        return bytes(self._head)
-
-    @property
-    def read(self) -> int:
-        """Bytes fed so far."""
-        return self._read
-
-    def feed(self, data: bytes) -> bytes:
-        self._read += len(data)
-        if self._held:
-            data = b"\r" + data
-        # A carriage return at the end may be half of a line end: it waits for the next byte.
-        self._held = data.endswith(b"\r")
-        if self._held:
-            data = data[:-1]
-        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
-        if not end:
-            self._keep(data)
-            return b""
-        region = bytes(self._head) + data[:end]
-        rest = data[end:]
-        self.offset = self._read - self._held - len(rest) - len(region)
-        self._head.clear()
-        self._dropped = 0
-        self._keep(rest)
-        return region
-
-    def close(self) -> bytes:
-        region = bytes(self._head) + (b"\r" if self._held else b"")
-        self.offset = self._read - len(region)
-        self._head.clear()
-        self._held = False
-        self._dropped = 0
-        return region
-
-    def _keep(self, data: bytes) -> None:
-        room = self._limit - len(self._head)
-        if len(data) > room:
-            self._dropped += len(data) - room
-            data = data[:room]
-        self._head += data
-
-    @property
-    def dropped(self) -> int:
-        """Bytes left out of the incomplete line."""
-        return self._dropped
-
-
-class LineAssembler:
-    """Turns chunks of a log into lines; the same lines for every way to cut the chunks."""
-
-    def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
-        self._limit = max_line_bytes
-        self._splitter = _Splitter(max_line_bytes)
-        self._number = 1
-        self.cut_lines = 0
-        """Lines of which only the start was kept."""
-        self.cut_bytes = 0
-
-    def feed(self, data: bytes) -> list[Line]:
-        """Take the next bytes and return the lines they complete."""
-        dropped = self._splitter.dropped
-        return self._lines(self._splitter.feed(data), dropped)
-
-    def close(self) -> list[Line]:
-        """Return the last line when it has no terminator."""
-        dropped = self._splitter.dropped
-        return self._lines(self._splitter.close(), dropped)
-
-    def _lines(self, region: bytes, dropped: int) -> list[Line]:
-        lines = []
-        for match in _LINE.finditer(region):
-            raw, terminator = match.groups()
-            if not raw and terminator in (b"", b"\r"):
-                continue
-            excess = max(0, len(raw) - self._limit) + dropped
-            dropped = 0
-            if excess:
-                self.cut_lines += 1
-                self.cut_bytes += excess
-                raw = raw[: self._limit]
-            transient = terminator == b"\r"
-            lines.append(
-                Line(
-                    text=clean(raw),
-                    number=self._number,
-                    end_offset=self._splitter.offset + match.end(),
-                    transient=transient,
-                )
-            )
-            self._number += not transient
-        return lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +45,8 @@ class LogRule:
     """No other rule applies to such a line (saves time on frequent ones)."""
     after: str | None = None
     """The rule applies only once a note with this slug, or this phase, was told before."""
+    again: Phase | None = None
+    """Phase that a second such line of the same rank begins, where one text serves for both."""
     bar: bool = False
     """A progress bar: the pattern is applied again and again along the line, and already
     before the line is complete, since a bar that stands still has no end yet."""
@@ -203,7 +64,7 @@ class LogReader:
         # Bars first: the ones told early must come in the order in which they come late.
         self._rules = sorted(rules, key=lambda rule: not rule.bar)
         self._limit = max_line_bytes
-        self._splitter = _Splitter(max_line_bytes)
+        self._splitter = LineSplitter(max_line_bytes)
         self._search = re.compile(_any_of([rule.contains for rule in rules])).search
         self._finals = {rule.contains.encode(): rule for rule in rules if rule.final}
         self._number = 1
@@ -239,6 +100,9 @@ class LogReader:
         events: list[LogEvent] = []
         if not region:
             return events
+        if not self._context.told:
+            # Whatever it is that was printed, the interpreter runs.
+            self._context.enter(PhaseEntered(phase=Phase.IMPORT), events)
         start = 0
         counted = 0
         told = self._bars_told
@@ -297,11 +161,11 @@ class LogReader:
             for match in rule.pattern.finditer(line.text):
                 count += 1
                 if count > skip:
-                    self._context.add(rule.build(match, line), line, events)
+                    self._context.add(rule.build(match, line), line, rule.again, events)
             return count
         found = rule.pattern.search(line.text) if rule.pattern is not None else None
         if rule.pattern is None or found is not None:
-            self._context.add(rule.build(found, line), line, events)
+            self._context.add(rule.build(found, line), line, rule.again, events)
         return 0
 
 
@@ -311,9 +175,9 @@ class _Context:
     __slots__ = (
         "_load",
         "_load_full",
-        "_loads",
         "_loads_told",
         "_progress",
+        "_ranks_loaded",
         "_seen",
         "_stage",
         "told",
@@ -322,7 +186,7 @@ class _Context:
     def __init__(self) -> None:
         self.told: set[str] = set()
         """Slugs of the notes and phases that were told."""
-        self._loads: dict[str, int] = {}
+        self._ranks_loaded: set[str] = set()
         self._load: Phase | None = None
         self._loads_told = False
         self._load_full = False
@@ -330,10 +194,12 @@ class _Context:
         self._seen: set[tuple[Phase, str | None]] = set()
         self._progress: PhaseProgress | None = None
 
-    def add(self, event: LogEvent | None, line: Line, events: list[LogEvent]) -> None:
+    def add(
+        self, event: LogEvent | None, line: Line, again: Phase | None, events: list[LogEvent]
+    ) -> None:
         """Resolve ``event`` and append what it comes to."""
         if isinstance(event, PhaseEntered):
-            self._enter(self._which_load(event, line), events)
+            self.enter(self._which_load(event, line, again), events)
         elif isinstance(event, PhaseProgress):
             self._advance(event, events)
         elif event is not None:
@@ -343,20 +209,21 @@ class _Context:
             elif isinstance(event, LogReady):
                 self.told.add(Phase.READY)
 
-    def _which_load(self, event: PhaseEntered, line: Line) -> PhaseEntered:
+    def _which_load(self, event: PhaseEntered, line: Line, again: Phase | None) -> PhaseEntered:
         if event.phase not in _LOADS:
             return event
         self._loads_told = True
-        rank = rank_of(line.text)
-        count = self._loads.get(rank, 0) + 1
-        self._loads[rank] = count
-        if event.phase is Phase.LOAD_TARGET and count > 1:
-            event = replace(event, phase=Phase.LOAD_DRAFT)
+        if again is not None:
+            rank = rank_of(line.text)
+            if rank in self._ranks_loaded:
+                event = replace(event, phase=again)
+            self._ranks_loaded.add(rank)
         if self._load is not Phase.LOAD_DRAFT:
             self._load = event.phase
         return event
 
-    def _enter(self, event: PhaseEntered, events: list[LogEvent]) -> None:
+    def enter(self, event: PhaseEntered, events: list[LogEvent]) -> None:
+        """Append ``event`` unless it was told before, by another rank or in another round."""
         key = (event.phase, event.stage)
         if event.phase is Phase.GRAPH_CAPTURE:
             self._stage = event.stage
@@ -377,7 +244,7 @@ class _Context:
         elif event.phase is Phase.GRAPH_CAPTURE and event.stage is None:
             event = replace(event, stage=self._stage)
         if not any(phase is event.phase for phase, _ in self._seen):
-            self._enter(PhaseEntered(phase=event.phase, stage=event.stage), events)
+            self.enter(PhaseEntered(phase=event.phase, stage=event.stage), events)
         if event != self._progress:
             self._progress = event
             events.append(event)

@@ -1,0 +1,160 @@
+"""Command lines: flags of a profile as arguments, and what can be wrong with any of them."""
+
+import json
+from collections.abc import Collection, Mapping
+from itertools import pairwise
+from pathlib import PurePosixPath
+
+from eaglemon.core.problems import Problem, Severity, did_you_mean
+from eaglemon.core.profiles import FlagValue, Profile
+
+
+def flag_arguments(flags: Mapping[str, FlagValue]) -> list[str]:
+    """Return ``--name value`` for each flag; ``True`` is bare, ``False`` left out, maps JSON."""
+    arguments: list[str] = []
+    for name, value in flags.items():
+        if value is False:
+            continue
+        arguments.append(f"--{name}")
+        if value is True:
+            continue
+        if isinstance(value, Mapping):
+            arguments.append(json.dumps(value))
+        elif isinstance(value, tuple):
+            arguments.extend(str(item) for item in value)
+        else:
+            arguments.append(str(value))
+    return arguments
+
+
+def gpu_environment(profile: Profile) -> dict[str, str]:
+    """Return the profile's variables and those that choose its GPUs, counted in PCI order."""
+    chosen: dict[str, str] = {}
+    if profile.gpus is not None:
+        chosen = {
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            "CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in profile.gpus),
+        }
+    return {**chosen, **profile.env}
+
+
+def program_beside(python: str, name: str) -> str:
+    """Return the console script ``name`` of the environment that ``python`` belongs to."""
+    path = PurePosixPath(python)
+    return str(path.with_name(name)) if "/" in python else name
+
+
+def starts(argv: tuple[str, ...], program: str, word: str) -> bool:
+    """Tell whether ``argv`` runs ``program word``, directly or through an interpreter."""
+    return any(
+        PurePosixPath(first).name == program and second == word for first, second in pairwise(argv)
+    )
+
+
+def common_problems(
+    profile: Profile, *, known: Collection[str], owned: Mapping[str, str], tp_flags: Collection[str]
+) -> list[Problem]:
+    """Return what is wrong whatever the engine.
+
+    ``known`` are the engine's flags, ``owned`` those that a key of the profile sets (flag to
+    key), ``tp_flags`` the names of the number of GPUs one model is spread over.
+    """
+    problems: list[Problem] = []
+    if not profile.model:
+        problems.append(_error("model", "no model is named", "set model", "model-missing"))
+    if not 1 <= profile.port <= 65535:
+        problems.append(
+            _error("port", f"{profile.port} is no TCP port", "use 1024 to 65535", "out-of-range")
+        )
+    for name in profile.flags:
+        where = f"flags.{name}"
+        if name in owned:
+            problems.append(
+                _error(
+                    where,
+                    f"--{name} is set by the profile itself",
+                    f"use the key {owned[name]!r} instead",
+                    "flag-owned-by-profile",
+                )
+            )
+        elif name not in known and name.removeprefix("no-") not in known:
+            problems.append(
+                Problem(
+                    where=where,
+                    message=f"--{name} is not a flag this console knows",
+                    hint=did_you_mean(name, known),
+                    severity=Severity.WARNING,
+                    slug="unknown-flag",
+                )
+            )
+    return [*problems, *_gpu_problems(profile, tp_flags)]
+
+
+def number_problem(
+    profile: Profile, name: str, low: float, high: float, *, low_open: bool = False
+) -> list[Problem]:
+    """Return a problem when flag ``name`` is given and is no number from ``low`` to ``high``."""
+    value = profile.flags.get(name)
+    if value is None:
+        return []
+    number = value
+    if isinstance(value, str):
+        try:
+            number = float(value)
+        except ValueError:
+            number = True
+    fits = (
+        not isinstance(number, bool)
+        and isinstance(number, int | float)
+        and low <= number <= high
+        and not (low_open and number == low)
+    )
+    if fits:
+        return []
+    bounds = f"{'above ' if low_open else ''}{low:g} to {high:g}"
+    return [_error(f"flags.{name}", f"{value} is out of range", f"use {bounds}", "out-of-range")]
+
+
+def tensor_parallel(profile: Profile, tp_flags: Collection[str]) -> int | None:
+    """Return the number of GPUs that one copy of the model is spread over, where it is given."""
+    for name in tp_flags:
+        value = profile.flags.get(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.isdigit():
+            return int(value)
+    return None
+
+
+def _gpu_problems(profile: Profile, tp_flags: Collection[str]) -> list[Problem]:
+    if profile.gpus is None:
+        return []
+    problems = []
+    if "CUDA_VISIBLE_DEVICES" in profile.env:
+        problems.append(
+            _error(
+                "env.CUDA_VISIBLE_DEVICES",
+                "the GPUs are chosen twice",
+                "use gpus alone",
+                "gpus-chosen-twice",
+            )
+        )
+    if len(set(profile.gpus)) != len(profile.gpus):
+        problems.append(
+            _error("gpus", "a GPU is named twice", "name each once", "gpus-chosen-twice")
+        )
+    spread = tensor_parallel(profile, tp_flags)
+    if spread is not None and spread > len(profile.gpus):
+        problems.append(
+            _error(
+                "gpus",
+                f"{len(profile.gpus)} GPUs for tensor parallel {spread}",
+                f"name {spread} GPUs",
+                "not-enough-gpus",
+            )
+        )
+    return problems
+
+
+def _error(where: str, message: str, hint: str, slug: str) -> Problem:
+    return Problem(where=where, message=message, hint=hint, slug=slug)

@@ -1,0 +1,82 @@
+"""SGLang, releases 0.5.16 to 0.5.23; its log lines also in older ones."""
+
+from eaglemon.core.logs import LogRule
+from eaglemon.core.problems import Problem
+from eaglemon.core.profiles import Profile
+from eaglemon.core.prometheus import Metrics
+from eaglemon.core.views import HealthVerdict
+from eaglemon.engines.base import Endpoints, Gauges, GenerateRequest, HttpCall, StreamDecoder
+from eaglemon.engines.command import flag_arguments, gpu_environment, starts
+from eaglemon.engines.sglang.flags import sglang_problems
+from eaglemon.engines.sglang.log_rules import LOG_RULES
+from eaglemon.engines.sglang.wire import SglangDecoder, generate_call, read_gauges
+
+
+class SglangEngine:
+    """All the console knows of SGLang."""
+
+    name = "sglang"
+    title = "SGLang"
+    default_port = 30000
+    package = "sglang"
+    endpoints = Endpoints(info="/server_info", extra={"model": "/model_info"})
+    log_rules: tuple[LogRule, ...] = LOG_RULES
+    metrics_hint = "start the server with --enable-metrics"
+    binds_port_first = False
+
+    def argv(self, profile: Profile) -> tuple[str, ...]:
+        """Return the command line that starts a server of this profile."""
+        start = profile.command or (profile.python, "-m", "sglang.launch_server")
+        arguments = [
+            *("--model-path", profile.model),
+            *("--host", profile.address),
+            *("--port", str(profile.port)),
+        ]
+        if profile.served_name is not None:
+            arguments += ["--served-model-name", profile.served_name]
+        speculation = profile.speculation
+        if speculation is not None:
+            arguments += ["--speculative-algorithm", speculation.algorithm]
+            if profile.draft is not None:
+                arguments += ["--speculative-draft-model-path", profile.draft]
+            for flag, number in (
+                ("--speculative-num-steps", speculation.steps),
+                ("--speculative-eagle-topk", speculation.topk),
+                ("--speculative-num-draft-tokens", speculation.draft_tokens),
+            ):
+                if number is not None:
+                    arguments += [flag, str(number)]
+        return (*start, *arguments, *flag_arguments(profile.flags))
+
+    def environment(self, profile: Profile) -> dict[str, str]:
+        """Return the variables the profile's server is started with."""
+        return gpu_environment(profile)
+
+    def check(self, profile: Profile) -> list[Problem]:
+        """Return what is wrong with the profile, all at once."""
+        return sglang_problems(profile)
+
+    def health_verdict(self, status: int) -> HealthVerdict:
+        """SGLang answers 503 until its warm-up is done, and again when it hangs."""
+        if status == 200:
+            return HealthVerdict.OK
+        return HealthVerdict.STARTING if status == 503 else HealthVerdict.BAD
+
+    def generate(self, request: GenerateRequest) -> HttpCall:
+        """Return the HTTP call that generates."""
+        return generate_call(request)
+
+    def stream_decoder(self) -> StreamDecoder:
+        """Return a decoder for the stream of one answer."""
+        return SglangDecoder()
+
+    def gauges(self, metrics: Metrics) -> Gauges:
+        """Read a scrape of the metrics path (served only with ``--enable-metrics``)."""
+        return read_gauges(metrics)
+
+    def recognises(self, argv: tuple[str, ...]) -> bool:
+        """Tell whether this is the command line of an SGLang server."""
+        return "sglang.launch_server" in argv or starts(argv, "sglang", "serve")
+
+
+SGLANG = SglangEngine()

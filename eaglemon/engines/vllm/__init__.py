@@ -1,0 +1,75 @@
+"""vLLM with its V1 engine (0.32); its log lines also in older releases."""
+
+import json
+
+from eaglemon.core.logs import LogRule
+from eaglemon.core.problems import Problem
+from eaglemon.core.profiles import Profile
+from eaglemon.core.prometheus import Metrics
+from eaglemon.core.views import HealthVerdict
+from eaglemon.engines.base import Endpoints, Gauges, GenerateRequest, HttpCall, StreamDecoder
+from eaglemon.engines.command import flag_arguments, gpu_environment, program_beside, starts
+from eaglemon.engines.vllm.flags import speculative_config, vllm_problems
+from eaglemon.engines.vllm.log_rules import LOG_RULES
+from eaglemon.engines.vllm.wire import VllmDecoder, generate_call, read_gauges
+
+
+class VllmEngine:
+    """All the console knows of vLLM."""
+
+    name = "vllm"
+    title = "vLLM"
+    default_port = 8000
+    package = "vllm"
+    endpoints = Endpoints(extra={"version": "/version"})
+    log_rules: tuple[LogRule, ...] = LOG_RULES
+    metrics_hint = "start the server without --disable-log-stats"
+    binds_port_first = True
+
+    def argv(self, profile: Profile) -> tuple[str, ...]:
+        """Return the command line that starts a server of this profile."""
+        start = profile.command or (program_beside(profile.python, "vllm"), "serve")
+        arguments = ["--host", profile.address, "--port", str(profile.port)]
+        if profile.served_name is not None:
+            arguments += ["--served-model-name", profile.served_name]
+        flags = dict(profile.flags)
+        config = speculative_config(profile)
+        if config is not None:
+            flags.pop("speculative-config", None)
+            arguments += ["--speculative-config", json.dumps(config)]
+        return (*start, profile.model, *arguments, *flag_arguments(flags))
+
+    def environment(self, profile: Profile) -> dict[str, str]:
+        """Return the variables the profile's server is started with."""
+        return gpu_environment(profile)
+
+    def check(self, profile: Profile) -> list[Problem]:
+        """Return what is wrong with the profile, all at once."""
+        return vllm_problems(profile)
+
+    def health_verdict(self, status: int) -> HealthVerdict:
+        """vLLM listens only when it is up, and answers 503 once its engine is dead."""
+        return HealthVerdict.OK if status == 200 else HealthVerdict.BAD
+
+    def generate(self, request: GenerateRequest) -> HttpCall:
+        """Return the HTTP call that generates."""
+        return generate_call(request)
+
+    def stream_decoder(self) -> StreamDecoder:
+        """Return a decoder for the stream of one answer."""
+        return VllmDecoder()
+
+    def gauges(self, metrics: Metrics) -> Gauges:
+        """Read a scrape of the metrics path."""
+        return read_gauges(metrics)
+
+    def recognises(self, argv: tuple[str, ...]) -> bool:
+        """Tell whether this is the command line of a vLLM server."""
+        return (
+            starts(argv, "vllm", "serve")
+            or "vllm.entrypoints.openai.api_server" in argv
+            or starts(argv, "vllm.entrypoints.cli.main", "serve")
+        )
+
+
+VLLM = VllmEngine()

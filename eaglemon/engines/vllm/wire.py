@@ -1,0 +1,175 @@
+"""vLLM's HTTP: completions, their streams, and its metrics."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from eaglemon.core.prometheus import Metrics
+from eaglemon.core.speculation import AcceptCounts, counts_from_histogram
+from eaglemon.core.sse import SseEvent
+from eaglemon.engines.base import (
+    AnswerSeen,
+    Gauges,
+    GenerateRequest,
+    HttpCall,
+    StreamEvent,
+    StreamFailed,
+    TokensSeen,
+)
+from eaglemon.engines.streams import DONE, read_chunk
+
+_BROKEN_ENDS = frozenset({"abort", "error"})
+
+
+def generate_call(request: GenerateRequest) -> HttpCall:
+    """Return a completion call that has the number of tokens in each chunk."""
+    body: dict[str, object] = {
+        "model": request.model,
+        "prompt": request.prompt,
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+        "ignore_eos": request.ignore_eos,
+        "stream": request.stream,
+    }
+    if request.stream:
+        body["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
+    return HttpCall(method="POST", path="/v1/completions", body=body)
+
+
+class VllmDecoder:
+    """Decodes an OpenAI-style stream.
+
+    Tokens are counted by the usage that each chunk carries. Where no chunk before the last has
+    any, a chunk counts as one token, which is too few under speculation; the total of the
+    answer is right all the same.
+    """
+
+    def __init__(self) -> None:
+        self._tokens = 0
+        self._prompt_tokens: int | None = None
+        self._total: int | None = None
+        self._reason: str | None = None
+        self._counts: AcceptCounts | None = None
+        self._over = False
+
+    def feed(self, event: SseEvent) -> list[StreamEvent]:
+        """Take one event; after the end or a failure nothing more is told."""
+        if self._over:
+            return []
+        if event.data.strip() == DONE:
+            return self._end()
+        chunk = read_chunk(event, "vllm")
+        if isinstance(chunk, StreamFailed):
+            return self._fail(chunk.message)
+        return self._advance(chunk)
+
+    def _advance(self, chunk: Mapping[str, Any]) -> list[StreamEvent]:
+        self._counts = speculation_counts(chunk) or self._counts
+        choices = chunk.get("choices") or []
+        text = "".join(_text_of(choice) for choice in choices)
+        for choice in choices:
+            self._reason = choice.get("finish_reason") or self._reason
+        if self._reason in _BROKEN_ENDS:
+            return self._fail(f"vllm ended the answer: {self._reason}")
+        new = self._count(chunk.get("usage"), text)
+        # The last chunk has the usage of the whole answer and no choices.
+        return [TokensSeen(new_tokens=new, text=text)] if choices and new > 0 else []
+
+    def _count(self, usage: object, text: str) -> int:
+        if not isinstance(usage, dict):
+            self._tokens += bool(text)
+            return int(bool(text))
+        self._prompt_tokens = usage.get("prompt_tokens")
+        total = usage.get("completion_tokens")
+        if not isinstance(total, int):
+            return 0
+        self._total = total
+        new = total - self._tokens
+        self._tokens = total
+        return new
+
+    def _end(self) -> list[StreamEvent]:
+        if self._reason is None:
+            return self._fail("vllm ended the stream before the answer was complete")
+        self._over = True
+        return [
+            AnswerSeen(
+                completion_tokens=self._tokens if self._total is None else self._total,
+                prompt_tokens=self._prompt_tokens,
+                finish_reason=self._reason,
+                counts=self._counts,
+            )
+        ]
+
+    def _fail(self, message: str) -> list[StreamEvent]:
+        self._over = True
+        return [StreamFailed(message=message)]
+
+
+def speculation_counts(answer: Mapping[str, Any]) -> AcceptCounts | None:
+    """Return the counts of an answer (``--per-request-spec-decode-metrics``), if it has any."""
+    metrics = answer.get("metrics")
+    told = metrics.get("speculative_decoding") if isinstance(metrics, dict) else None
+    if not isinstance(told, dict):
+        return None
+    steps = told.get("num_spec_steps")
+    if not isinstance(steps, int) or steps <= 0:
+        return None
+    proposed = told.get("num_draft_tokens")
+    histogram = told.get("acceptance_histogram")
+    if isinstance(histogram, list) and sum(histogram) == steps:
+        exact = counts_from_histogram(histogram)
+        return AcceptCounts(
+            steps=exact.steps,
+            accepted=exact.accepted,
+            proposed=proposed if proposed is not None else exact.proposed,
+            per_position=exact.per_position,
+        )
+    accepted = told.get("num_accepted_draft_tokens")
+    if not isinstance(accepted, int):
+        return None
+    return AcceptCounts(steps=steps, accepted=accepted, proposed=proposed)
+
+
+def read_gauges(metrics: Metrics) -> Gauges:
+    """Read a scrape, summed over the engines of data parallelism."""
+    return Gauges(
+        accept=_accept(metrics),
+        generation_tokens=metrics.sum("vllm:generation_tokens_total"),
+        running=_whole(metrics.sum("vllm:num_requests_running")),
+        waiting=_whole(metrics.sum("vllm:num_requests_waiting")),
+        kv_used_fraction=max(
+            (
+                sample.value
+                for name in ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
+                for sample in metrics.samples(name)
+            ),
+            default=None,
+        ),
+        started_at=metrics.value("process_start_time_seconds"),
+    )
+
+
+def _accept(metrics: Metrics) -> AcceptCounts | None:
+    steps = metrics.sum("vllm:spec_decode_num_drafts_total")
+    accepted = metrics.sum("vllm:spec_decode_num_accepted_tokens_total")
+    if steps is None or accepted is None:
+        return None
+    positions = metrics.by_label("vllm:spec_decode_num_accepted_tokens_per_pos_total", "position")
+    ordered = sorted((int(position), count) for position, count in positions.items())
+    return AcceptCounts(
+        steps=int(steps),
+        accepted=int(accepted),
+        proposed=_whole(metrics.sum("vllm:spec_decode_num_draft_tokens_total")),
+        per_position=tuple(int(count) for _, count in ordered),
+    )
+
+
+def _text_of(choice: Mapping[str, Any]) -> str:
+    delta = choice.get("delta")
+    if isinstance(delta, dict):
+        return str(delta.get("content") or "")
+    return str(choice.get("text") or "")
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
