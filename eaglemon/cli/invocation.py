@@ -1,6 +1,5 @@
 """What all commands share: the global options, and the parameters that several take."""
 
-import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -87,9 +86,3 @@ def settings_from(pairs: Sequence[str]) -> Mapping[str, str]:
             raise UsageError(f"--set {pair}: is no setting", hint="write --set NAME=VALUE")
         settings[key.strip()] = value
     return settings
-
-
-def near_command(word: str, commands: Sequence[str]) -> str | None:
-    """Return the command that a mistyped word was probably meant to be."""
-    near = difflib.get_close_matches(word, commands, n=1, cutoff=0.75)
-    return near[0] if near else None

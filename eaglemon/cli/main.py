@@ -4,6 +4,7 @@ Subcommands are imported when they are called, so that ``eaglemon --help`` loads
 network nor the terminal console.
 """
 
+import difflib
 import importlib
 import sys
 from collections.abc import Sequence
@@ -13,7 +14,6 @@ import click
 
 from eaglemon import __version__
 from eaglemon.cli import diagnostics, output
-from eaglemon.cli.invocation import Invocation, near_command
 from eaglemon.errors import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -21,7 +21,6 @@ from eaglemon.errors import (
     EXIT_USAGE,
     EaglemonError,
 )
-from eaglemon.io.config import load_hosts
 
 COMMANDS = {
     "tui": "Open the terminal console on hosts (the default).",
@@ -67,13 +66,20 @@ class LazyGroup(click.Group):
         word = args[0]
         if word in COMMANDS:
             return super().resolve_command(ctx, args)
-        near = near_command(word, list(COMMANDS))
-        if near is not None and not _is_configured(ctx, word):
+        near = difflib.get_close_matches(word, COMMANDS, n=1, cutoff=0.75)
+        if near and all(host.name != word for host in ctx.obj.hosts(())):
             raise click.UsageError(
-                f"no command {word!r}; did you mean {near!r}? (for a host of this name: "
+                f"no command {word!r}; did you mean {near[0]!r}? (for a host of this name: "
                 f"eaglemon tui {word})"
             )
         return "tui", self.get_command(ctx, "tui"), args
+
+
+def _keep_config(ctx: click.Context, _: click.Parameter, config: Path | None) -> None:
+    # Imported here because --help needs no configuration.
+    from eaglemon.cli.invocation import Invocation  # noqa: PLC0415
+
+    ctx.obj = Invocation(config=config)
 
 
 @click.command(
@@ -89,17 +95,19 @@ class LazyGroup(click.Group):
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
+    callback=_keep_config,
+    expose_value=False,
+    is_eager=True,
     metavar="PATH",
     help="A file like eaglemon.toml, or a folder with hosts.toml and profiles/, over all others.",
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 @click.pass_context
-def cli(ctx: click.Context, config: Path | None) -> None:
+def cli(ctx: click.Context) -> None:
     """Launch, watch, measure and kill EAGLE-3 speculative-decoding servers on GPU hosts.
 
     Without a command, opens the terminal console on the named hosts, or on all configured ones.
     """
-    ctx.obj = Invocation(config=config)
     if ctx.invoked_subcommand is None:
         command = LazyGroup.get_command(_group(ctx), ctx, "tui")
         if command is not None:
@@ -128,11 +136,6 @@ def _group(ctx: click.Context) -> LazyGroup:
     if not isinstance(ctx.command, LazyGroup):
         raise TypeError("the context is not that of the command line")
     return ctx.command
-
-
-def _is_configured(ctx: click.Context, word: str) -> bool:
-    config = ctx.params.get("config")
-    return any(host.name == word for host in load_hosts(config=config))
 
 
 def _click_words(error: click.ClickException) -> str:
