@@ -16,7 +16,10 @@ from eaglemon.errors import EXIT_OK
 # All escape sequences and control characters but tabs and colours: a log must not be able to
 # move the cursor or rename the window of whoever reads it.
 _CONTROL = re.compile(
-    r"\x1b\[[0-9;]*[A-Za-ln-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b(?![\[\]])|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]"
+    r"\x1b\[[0-?]*[ -/]*[@-ln-~]"
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"
+    r"|\x1b(?!\[)"
+    r"|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]"
 )
 
 

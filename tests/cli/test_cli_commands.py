@@ -1,0 +1,287 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from eaglemon.core.hosts import LinkState
+from eaglemon.core.problems import Problem, Severity
+from eaglemon.core.views import LogBatch, ServerState
+from eaglemon.errors import ServerError, TimeLimitError
+from tests.cli.conftest import CommandLine
+from tests.cli.fake_console import SERVER, FakeConsole, failed, probe, server, stopped
+
+
+def down(console: FakeConsole) -> None:
+    console.state = LinkState.DOWN
+    console.detail = "gpu-a: connection refused; is sshd running?"
+
+
+def test_status_shows_gpus_processes_and_servers(run: CommandLine) -> None:
+    result = run("status", "gpu-a")
+    assert result.code == 0
+    assert "gpu-a: up" in result.out
+    assert "1.0/140.0" in result.out
+    assert "97 %" in result.out
+    assert "ml" in result.out
+    assert SERVER in result.out
+    assert result.err == ""
+
+
+def test_status_as_json(run: CommandLine) -> None:
+    document = run("status", "--host", "gpu-a", "--json").document
+    assert document["command"] == "status"
+    assert document["hosts"][0]["spec"]["name"] == "gpu-a"
+    assert document["hosts"][0]["sample"]["gpus"][0]["memory_total_bytes"] == 140 * 1024**3
+    assert document["servers"][0]["state"] == "ready"
+
+
+def test_status_of_an_unreachable_host_exits_3_with_one_line(run: CommandLine) -> None:
+    result = run("status", "gpu-a", "--json", prepare=down)
+    assert result.code == 3
+    assert result.err == "eaglemon: gpu-a: connection refused; is sshd running?\n"
+    assert result.document["hosts"][0]["state"] == "down"
+
+
+def test_status_exits_1_when_a_server_is_unhealthy(run: CommandLine) -> None:
+    def ill(console: FakeConsole) -> None:
+        console.servers = {SERVER: server(ServerState.UNHEALTHY)}
+
+    assert run("status", prepare=ill).code == 1
+
+
+def test_status_asks_all_configured_hosts(run: CommandLine, home: Path) -> None:
+    (home / "config/eaglemon").mkdir(parents=True)
+    (home / "config/eaglemon/hosts.toml").write_text("[hosts.a]\n[hosts.b]\n")
+    run("status")
+    assert [spec.name for spec in run.console.specs] == ["a", "b", "local"]
+
+
+def test_launch_prints_the_id_alone_on_stdout(run: CommandLine) -> None:
+    result = run("launch", "sglang-eagle3", "--host", "gpu-a", "--set", "port=31000")
+    assert (result.code, result.out) == (0, f"{SERVER}\n")
+    assert "--port 31000" in result.err
+    assert run.console.called("launch") == [False]
+    assert run.console.called("wait") == []
+
+
+def test_launch_wait_tells_the_phases(run: CommandLine) -> None:
+    result = run(
+        "launch", "sglang-eagle3", "--host", "gpu-a", "--wait", "--timeout", "15m", "--force"
+    )
+    assert result.code == 0
+    assert "import: done in 8.0 s" in result.err
+    assert f"{SERVER} is ready after 42 s" in result.err
+    assert run.console.called("wait") == [900.0]
+    assert run.console.called("launch") == [True]
+
+
+def test_launch_wait_of_a_failing_server_exits_1_with_its_cause(run: CommandLine) -> None:
+    def fails(console: FakeConsole) -> None:
+        console.waited = failed()
+
+    result = run("launch", "sglang-eagle3", "--host", "a", "--wait", "--json", prepare=fails)
+    assert result.code == 1
+    assert result.document["server"]["cause"]["slug"] == "oom"
+    assert "CUDA out of memory (log line 12: torch.OutOfMemoryError); lower" in result.err
+
+
+def test_launch_keeps_secrets_out_of_the_document(run: CommandLine) -> None:
+    result = run("launch", "sglang-eagle3", "--host", "gpu-a", "--json", "--set", "env.A_TOKEN=x1")
+    assert "geheim" not in result.out
+    assert "x1" not in result.out
+    plan = result.document["plan"]
+    assert plan["argv"][-1] == "***"
+    assert plan["env"] == {"HF_TOKEN": "***", "A": "1"}
+
+
+def test_launch_dry_run_starts_nothing(run: CommandLine) -> None:
+    def busy(console: FakeConsole) -> None:
+        console.problems = [
+            Problem(where="port 30000", message="is in use by pid 7", hint="choose another"),
+            Problem(where="disk", message="is nearly full", severity=Severity.WARNING),
+        ]
+
+    result = run("launch", "sglang-eagle3", "--host", "gpu-a", "--dry-run", prepare=busy)
+    assert result.code == 1
+    assert result.out.startswith("python3 --port 30000")
+    assert "error: port 30000: is in use by pid 7; choose another" in result.err
+    assert "warning: disk: is nearly full" in result.err
+    assert run.console.called("launch") == []
+
+
+def test_launch_refused_by_the_checks_exits_1(run: CommandLine) -> None:
+    def refused(console: FakeConsole) -> None:
+        console.launch_error = ServerError("port 30000 is in use", hint="use --set port=")
+
+    result = run("launch", "sglang-eagle3", "--host", "a", "--json", prepare=refused)
+    assert result.code == 1
+    assert result.document["error"]["message"] == "port 30000 is in use"
+    assert result.err == "eaglemon: port 30000 is in use; use --set port=\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["launch", "sglang-eagle3"], "needs one --host"),
+        (["launch", "sglang-eagle3", "--host", "a", "--host", "b"], "needs one --host"),
+        (["launch", "sglang-eagel3", "--host", "a"], "did you mean 'sglang-eagle3'"),
+        (["launch", "sglang-eagle3", "--host", "a", "--set", "port"], "NAME=VALUE"),
+        (["launch", "sglang-eagle3", "--host", "a", "--set", "port=x"], "whole number"),
+        (["launch", "sglang-eagle3", "--host", "a", "--timeout", "5m"], "add --wait"),
+        (["launch", "sglang-eagle3", "--host", "a b"], "no name of a host"),
+        (["launch"], "missing argument"),
+        (["wait", "x", "--timeout", "soon"], "is no duration"),
+        (["wait", "nothing"], "no server 'nothing'"),
+        (["logs", "sglang", "-n", "-1"], "not in the range"),
+        (["probe", "sglang", "--requests", "0"], "not in the range"),
+        (["profiles", "show", "nothing"], "unknown profile"),
+        (["lanch"], "did you mean 'launch'"),
+        (["--config", "nowhere.toml", "hosts"], "no such file"),
+        (["hosts", "--jso"], "no such option"),
+        (["tui"], "needs a terminal"),
+        ([], "needs a terminal"),
+        (["gpu-a"], "needs a terminal"),
+    ],
+)
+def test_wrong_usage_exits_2_with_one_line(
+    run: CommandLine, arguments: list[str], part: str
+) -> None:
+    result = run(*arguments)
+    assert result.code == 2
+    assert part in result.err
+    assert len(result.err.splitlines()) == 1
+    assert result.out == ""
+
+
+def test_launch_on_an_unreachable_host_exits_3(run: CommandLine) -> None:
+    result = run("launch", "sglang-eagle3", "--host", "gpu-a", prepare=down)
+    assert result.code == 3
+    assert result.err == "eaglemon: gpu-a: connection refused; is sshd running?\n"
+
+
+def test_wait_that_takes_too_long_exits_4(run: CommandLine) -> None:
+    def slow(console: FakeConsole) -> None:
+        console.waited = TimeLimitError("not ready after 90 s", hint="wait longer")
+
+    result = run("wait", "sglang", "--timeout", "90s", "--json", prepare=slow)
+    assert result.code == 4
+    assert result.document["error"]["exit_code"] == 4
+    assert run.console.called("wait") == [90.0]
+
+
+def test_wait_for_a_ready_server(run: CommandLine) -> None:
+    result = run("wait", "sglang", "--json")
+    assert (result.code, result.document["server"]["id"]) == (0, SERVER)
+
+
+def test_kill_proves_that_the_server_is_gone(run: CommandLine) -> None:
+    result = run("kill", "sglang", "--grace", "3s", "--yes")
+    assert (result.code, result.out) == (0, f"{SERVER}\n")
+    assert "TERM sent to 4 processes" in result.err
+    assert "is gone and its GPU memory is back" in result.err
+    assert run.console.called("stop") == [3.0]
+
+
+def test_kill_without_proof_exits_1(run: CommandLine) -> None:
+    def holds(console: FakeConsole) -> None:
+        console.stop_result = stopped(proven=False)
+
+    result = run("kill", "sglang", "--json", prepare=holds)
+    assert result.code == 1
+    assert "3.0 GiB of GPU memory" in result.err
+    assert result.document["server"]["stop"]["proven"] is False
+
+
+def test_kill_of_an_ended_server_is_fine(run: CommandLine) -> None:
+    def ended(console: FakeConsole) -> None:
+        console.servers = {SERVER: failed()}
+
+    result = run("kill", "sglang", prepare=ended)
+    assert result.code == 0
+    assert "had already ended" in result.err
+    assert run.console.called("stop") == []
+
+
+def test_kill_asks_on_a_terminal(run: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("click.confirm", lambda question, err: "1 process, 1.0 GiB" not in question)
+    result = run("kill", "sglang")
+    assert result.code == 130
+    assert "nothing was stopped" in result.err
+    assert all(console.called("stop") == [] for console in run.consoles)
+
+
+def test_logs_are_written_as_they_are(run: CommandLine) -> None:
+    result = run("logs", "sglang", "-n", "2")
+    assert (result.code, result.out) == (0, "one\ntwo\n")
+    assert run.console.called("logs") == [(False, 2)]
+    document = run("logs", "sglang", "--json").document
+    assert document["lines"] == ["one", "two"]
+    assert document["next_offset"] == 8
+
+
+def test_followed_logs_as_json_are_one_document_a_line(run: CommandLine) -> None:
+    def dropping(console: FakeConsole) -> None:
+        console.batches = (LogBatch(lines=("a", "\udcff"), next_offset=3, dropped=2),)
+
+    result = run("logs", "sglang", "-f", "--json", prepare=dropping)
+    lines = [json.loads(line) for line in result.out.splitlines()]
+    assert [line["command"] for line in lines] == ["logs", "logs"]
+    assert lines[0]["line"] == "a"
+    assert "2 lines left out" in result.err
+
+
+def test_probe_writes_figures(run: CommandLine) -> None:
+    result = run("probe", "sglang", "--requests", "10", "--max-tokens", "64", "--workload", "code")
+    assert result.code == 0
+    assert "141.2 tok/s median" in result.out
+    assert "2.80 (rate 36 %, from per-request answers)" in result.out
+    assert run.console.called("probe_plan") == [
+        {"requests": "10", "concurrency": "1", "workload": "code", "max_tokens": "64"}
+    ]
+    document = run("probe", "sglang", "--json").document
+    assert document["accept_length"] == 2.8
+    assert document["survival"] == [0.9, 0.6, 0.3]
+
+
+def test_probe_with_failed_requests_exits_1(run: CommandLine) -> None:
+    def halves(console: FakeConsole) -> None:
+        console.probed = lambda plan: probe(plan, ok=2)
+
+    result = run("probe", "sglang", prepare=halves)
+    assert result.code == 1
+    assert "2 requests of 4 did not end well" in result.err
+
+
+def test_hosts_and_profiles_need_no_connection(run: CommandLine) -> None:
+    assert "local" in run("hosts").out
+    assert run("hosts", "--json").document["hosts"][0]["name"] == "local"
+    result = run("profiles")
+    assert result.code == 0
+    assert "EAGLE3 5/1/6" in result.out
+    names = [profile["name"] for profile in run("profiles", "--json").document["profiles"]]
+    assert names == ["sglang-baseline", "sglang-eagle3", "vllm-baseline", "vllm-eagle3"]
+    assert run.consoles == []
+
+
+@pytest.mark.parametrize("name", ["sglang-eagle3", "sglang-baseline", "vllm-eagle3"])
+def test_profiles_show_gives_the_command_line(run: CommandLine, name: str) -> None:
+    result = run("profiles", "show", name)
+    assert (result.code, result.err) == (0, "")
+    assert "Qwen/Qwen3-8B" in result.out
+    document = run("profiles", "show", name, "--json").document
+    assert document["problems"] == []
+    assert "Qwen/Qwen3-8B" in document["argv"]
+
+
+def test_profiles_with_a_broken_file_exit_2_and_list_the_others(
+    run: CommandLine, home: Path
+) -> None:
+    (home / "project/eaglemon.toml").write_text('[profiles.x]\nmodle = "y"\n')
+    result = run("profiles", "--json")
+    assert result.code == 2
+    assert "eaglemon.toml:2: profiles.x.modle: is not a known key; did you mean 'model'?" in (
+        result.err
+    )
+    assert len(result.document["profiles"]) == 4
+    assert len(result.document["problems"]) >= 1

@@ -1,0 +1,71 @@
+from dataclasses import replace
+
+import pytest
+
+from eaglemon.cli.logs import shown
+from eaglemon.cli.progress import Progress
+from eaglemon.core.phases import Phase
+from eaglemon.core.probe import ProbePlan, Prompt
+from eaglemon.core.views import PhaseState, PhaseView, ServerState
+from tests.cli.fake_console import failed, probe, server, stopped
+
+
+def test_each_phase_is_told_once() -> None:
+    progress = Progress()
+    view = server(ServerState.STARTING)
+    assert progress.lines(view) == [
+        "[    1.0 s] spawn: done in 1.0 s",
+        "[    9.0 s] import: done in 8.0 s",
+    ]
+    assert progress.lines(view) == []
+
+
+def test_a_long_phase_is_told_while_it_lasts() -> None:
+    progress = Progress()
+    phase = PhaseView(
+        phase=Phase.LOAD_TARGET,
+        state=PhaseState.ACTIVE,
+        started_s=9.0,
+        elapsed_s=1.0,
+        done=1,
+        total=4,
+    )
+    view = server(ServerState.STARTING, phases=(phase,))
+    assert progress.lines(view) == []
+    later = replace(view, phases=(replace(phase, elapsed_s=6.0),))
+    assert progress.lines(later) == ["[    9.0 s] target: under way, 1 of 4"]
+    assert progress.lines(later) == []
+
+
+def test_stalls_failures_and_stops_are_told() -> None:
+    progress = Progress()
+    stalled = server(ServerState.STARTING, stalled=True, detail="nothing moves", phases=())
+    assert progress.lines(stalled) == ["[   50.0 s] stalled: nothing moves"]
+    assert progress.lines(replace(failed(), phases=())) == [
+        "[   50.0 s] failed: CUDA out of memory"
+    ]
+    assert progress.lines(replace(stopped(), phases=())) == [
+        "[    2.0 s] TERM sent to 4 processes",
+        "[    2.0 s] all gone",
+    ]
+
+
+def test_a_probe_is_told_in_about_ten_lines() -> None:
+    progress = Progress()
+    plan = ProbePlan(
+        workload="chat", prompts=(Prompt(id="a", text="b"),), requests=200, concurrency=1
+    )
+    lines: list[str] = []
+    for done in range(201):
+        state = replace(probe(plan, state="running"), done=done)
+        lines += progress.lines(server(ServerState.BUSY, probe=state, phases=()))
+    assert 10 <= len(lines) <= 12
+    assert "200 of 200 requests" in lines[-1]
+
+
+def test_log_lines_cannot_steer_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    hostile = "a\x1b[2J\x1b[?25l\x1b]0;title\x07\tb\x1b[31mred\x1b[0m\x9b\x07"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: False, raising=False)
+    assert shown([hostile]) == [hostile]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert shown([hostile]) == ["a\tb\x1b[31mred\x1b[0m"]
