@@ -51,6 +51,11 @@ class Completed:
 class Transport(Protocol):
     """A connection to one host; all channels share it."""
 
+    @property
+    def name(self) -> str:
+        """Name of the host, for messages."""
+        ...
+
     async def connect(self) -> None:
         """Connect; does nothing when connected."""
         ...

@@ -1,0 +1,1875 @@
+"""The agent: what eaglemon runs on a GPU host. docs/agent-protocol.md describes its messages.
+
+One file, standard library only, Python 3.8 or newer, executed in memory. The same source runs in
+three roles, told apart by the first argument:
+
+* the agent itself (none): answers the console over stdin and stdout, ends with its stdin;
+* ``eaglemon-supervisor``: starts one server, outlives the connection, records how it ended;
+* ``eaglemon-stopper``: ends all processes of one run, and writes the account of it.
+
+Threads of the agent: the main one reads requests; each request that may wait has its own; one
+samples the GPUs, so that a driver that hangs stops nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import functools
+import json
+import os
+import pwd
+import re
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import types
+import zlib
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, NoReturn, Optional, Set, Tuple
+
+PROTOCOL = 1
+MARK = b"\0eaglemon-agent 1\n"
+MAX_HEAD_BYTES = 8 << 20
+MAX_BLOB_BYTES = 1 << 20
+LOG_CHUNK_BYTES = 64 << 10
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+CONTAINER = re.compile(r"(?:docker|containerd|crio|libpod|kubepods)\S*?([0-9a-f]{64})")
+RECORDED = (
+    "id",
+    "name",
+    "profile",
+    "digest",
+    "engine",
+    "address",
+    "port",
+    "workdir",
+    "gpu_indexes",
+    "gpu_uuids",
+    "gpu_used_before_bytes",
+    "extra",
+)
+"""Keys of a request that its record keeps as they are."""
+# Reads the agent's source from stdin; without quotes, so that every shell passes it on.
+LOADER = (
+    "import sys,zlib;f=sys.stdin.buffer;EAGLEMON_SOURCE=f.read(int(f.read(8)));"
+    "exec(zlib.decompress(EAGLEMON_SOURCE))"
+)
+
+Json = Dict[str, Any]
+Key = Tuple[int, int]
+"""(pid, start ticks): names one process for as long as the host is up."""
+
+
+class RequestError(Exception):
+    """A request cannot be done; ``kind`` is a slug of the protocol."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+# --- files -----------------------------------------------------------------------------------
+
+
+def write_json(path: str, value: Json) -> None:
+    """Write ``value`` so that a reader sees the old file or the new one, never a part."""
+    temporary = "%s.%d.tmp" % (path, os.getpid())
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(value, file)
+        os.replace(temporary, path)
+    except OSError:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+
+
+def read_json(path: str) -> Optional[Json]:
+    """Return the object in ``path``; ``None`` when it is missing or no JSON object."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            value = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def state_dir() -> str:
+    """Return the folder of all records of this user."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(base):
+        base = os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(base, "eaglemon")
+
+
+def read_first_line(path: str) -> str:
+    """Return the first line of a small file, ``""`` when it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.readline().strip()
+    except OSError:
+        return ""
+
+
+# --- processes -------------------------------------------------------------------------------
+
+
+class Proc(NamedTuple):
+    """What ``/proc/<pid>/stat`` says."""
+
+    pid: int
+    name: str
+    state: str
+    parent: int
+    group: int
+    session: int
+    cpu_ticks: int
+    start_ticks: int
+
+    @property
+    def key(self) -> Key:
+        """(pid, start ticks)."""
+        return self.pid, self.start_ticks
+
+
+def read_proc(pid: int) -> Optional[Proc]:
+    """Return the process, zombies included; ``None`` when there is none that may be seen."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            data = file.read()
+    except OSError:
+        return None
+    # The name stands in brackets and may itself hold brackets and spaces.
+    before, _, after = data.rpartition(b")")
+    words = after.split()
+    if len(words) < 20:
+        return None
+    return Proc(
+        pid=pid,
+        name=before.partition(b"(")[2].decode("utf-8", "replace"),
+        state=words[0].decode("ascii", "replace"),
+        parent=int(words[1]),
+        group=int(words[2]),
+        session=int(words[3]),
+        cpu_ticks=int(words[11]) + int(words[12]),
+        start_ticks=int(words[19]),
+    )
+
+
+def is_living(proc: Optional[Proc]) -> bool:
+    """Tell whether the process still runs: a zombie does only while it has other threads."""
+    if proc is None:
+        return False
+    if proc.state not in "ZXx":
+        return True
+    try:
+        return len(os.listdir("/proc/%d/task" % proc.pid)) > 1
+    except OSError:
+        return False
+
+
+def find_living(key: Optional[Key]) -> Optional[Proc]:
+    """Return the process of ``key`` if it still runs (another one under its pid does not count)."""
+    if key is None:
+        return None
+    proc = read_proc(key[0])
+    return proc if proc is not None and proc.start_ticks == key[1] and is_living(proc) else None
+
+
+def list_pids() -> Set[int]:
+    """Return the pids of all processes that may be seen."""
+    return {int(name) for name in os.listdir("/proc") if name.isdigit()}
+
+
+def read_command(pid: int) -> Optional[str]:
+    """Return the command line with spaces between the words; ``None`` where there is none."""
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            data = file.read(65536)
+    except OSError:
+        return None
+    text = data.replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    return text or None
+
+
+@functools.lru_cache(maxsize=256)
+def user_name(uid: int) -> str:
+    """Return the name of a user, or the number where it has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def read_owner(pid: int) -> Optional[str]:
+    """Return the name of the process's user."""
+    try:
+        return user_name(os.stat("/proc/%d" % pid).st_uid)
+    except OSError:
+        return None
+
+
+def read_container(pid: int) -> Optional[str]:
+    """Return the short id of the container a process runs in."""
+    try:
+        with open("/proc/%d/cgroup" % pid, encoding="utf-8", errors="replace") as file:
+            found = CONTAINER.search(file.read(65536))
+    except OSError:
+        return None
+    return found.group(1)[:12] if found else None
+
+
+def writes_to(pid: int, path: str) -> bool:
+    """Tell whether the process's stdout or stderr is the file (the link is read, not followed:
+    a file on a server that hangs must not hang this)."""
+    for number in (1, 2):
+        try:
+            target = os.readlink("/proc/%d/fd/%d" % (pid, number))
+        except OSError:
+            continue
+        if target == path or target == path + " (deleted)":
+            return True
+    return False
+
+
+def call_prctl(option: int, value: Any) -> None:
+    """Call prctl; a libc without it only costs the feature."""
+    try:
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    except (OSError, AttributeError):
+        return
+
+
+def set_process_name(name: str) -> None:
+    """Set the short name that ``top`` shows (15 characters)."""
+    call_prctl(15, ctypes.c_char_p(name.encode()))
+
+
+def close_standard_files() -> None:
+    """Point stdin, stdout and stderr at ``/dev/null``."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    if null > 2:
+        os.close(null)
+
+
+# --- runs ------------------------------------------------------------------------------------
+
+
+class Run:
+    """One run folder, and what is known of its processes."""
+
+    def __init__(self, run_id: str, folder: str) -> None:
+        self.id = run_id
+        self.folder = folder
+        self.log = os.path.join(folder, "server.log")
+        self.record: Json = {}
+        self.exit: Optional[Json] = None
+        self.stop: Optional[Json] = None
+        self.members: Dict[int, int] = {}
+        """Living processes: pid to start ticks."""
+        self.status: Json = {}
+        self.version = 0
+        self.settled = False
+        """Ended, with no process left: only its folder's time of change is looked at."""
+        self._folder_time = -1
+        self._read_at = 0.0
+        self._leader_seen = False
+        self._leader_gone_at: Optional[float] = None
+        self._gone_wall: Optional[float] = None
+        self._slow_at = 0.0
+        self._processes: List[Json] = []
+        self._activity: Optional[Json] = None
+        self._cpu: Dict[Key, int] = {}
+        self._read: Dict[Key, int] = {}
+
+    @property
+    def leader(self) -> Optional[Key]:
+        """The server's first process."""
+        pid, ticks = self.record.get("pid"), self.record.get("start_ticks")
+        return (pid, ticks) if isinstance(pid, int) and isinstance(ticks, int) else None
+
+    @property
+    def supervisor(self) -> Optional[Key]:
+        """The supervisor's process."""
+        value = self.record.get("supervisor") or {}
+        pid, ticks = value.get("pid"), value.get("start_ticks")
+        return (pid, ticks) if isinstance(pid, int) and isinstance(ticks, int) else None
+
+    def reload(self, now: float) -> bool:
+        """Read the folder's files if they may have changed; False when the folder is gone."""
+        try:
+            changed_ns = os.stat(self.folder).st_mtime_ns
+        except OSError:
+            return False
+        # A file system's clock is coarse: a folder that has just changed is read once more.
+        fresh = abs(time.time() - changed_ns / 1e9) < 0.5
+        late = not self.settled and now - self._read_at > 2.0
+        if changed_ns == self._folder_time and not fresh and not late:
+            return True
+        self._folder_time, self._read_at = changed_ns, now
+        self.record = read_json(os.path.join(self.folder, "run.json")) or self.record
+        self.exit = read_json(os.path.join(self.folder, "exit.json")) or self.exit
+        self.stop = read_json(os.path.join(self.folder, "stop.json")) or self.stop
+        return True
+
+    def update(self, now: float, boot_id: str, scanned_at: float) -> None:
+        """Look at the processes and work out the status."""
+        here = self.record.get("boot_id") == boot_id
+        leader = find_living(self.leader) if here else None
+        if self.leader is not None and leader is None and self._leader_gone_at is None:
+            self._leader_gone_at = now
+            self._gone_wall = time.time() if self._leader_seen else None
+        self._leader_seen = self._leader_seen or leader is not None
+        if here and leader is not None:
+            self.members.setdefault(leader.pid, leader.start_ticks)
+        stopping = bool(self.stop) and not self.stop_done()
+        if now - self._slow_at >= 2.0 or stopping or (leader is None and self.members):
+            self._look(now)
+        elif leader is None and self.leader is not None:
+            self.members.pop(self.leader[0], None)
+        if {one["pid"] for one in self._processes} != set(self.members):
+            self._look(now)
+        ended = self.exit or self._guess_exit(now, here=here)
+        record = {key: value for key, value in self.record.items() if key != "supervisor"}
+        status = {
+            "record": record,
+            "processes": self._processes,
+            "exit": ended,
+            "stop": self.stop,
+            "activity": self._activity,
+        }
+        if status != self.status:
+            self.status = status
+            self.version += 1
+        over = ended is not None or bool(self.record.get("spawn_error"))
+        # Orphans forked at the last moment are found only by a scan made after the end was seen.
+        looked = not here or scanned_at > (self._leader_gone_at or 0.0)
+        quiet = not self.stop or self.stop_done()
+        self.settled = over and not self.members and looked and quiet
+
+    def wants_scan(self, scanned_at: float) -> bool:
+        """Whether its leader went after the last look for new processes."""
+        return self._leader_gone_at is not None and scanned_at <= self._leader_gone_at
+
+    def stop_done(self) -> bool:
+        """Whether the account of the last stop is closed."""
+        stop = self.stop or {}
+        return bool(stop.get("gone_at") or stop.get("left") or stop.get("error"))
+
+    def _look(self, now: float) -> None:
+        """Read state, command line and use of every member; forget those that are gone."""
+        self._slow_at = now
+        processes = []
+        for pid, ticks in sorted(self.members.items()):
+            proc = find_living((pid, ticks))
+            if proc is None:
+                del self.members[pid]
+                continue
+            command = read_command(pid) or "[%s]" % proc.name
+            processes.append(
+                {"pid": pid, "start_ticks": ticks, "command": command, "state": proc.state}
+            )
+            self._cpu[proc.key] = proc.cpu_ticks
+            self._note_reads(proc.key)
+        self._processes = processes
+        try:
+            log_bytes = os.stat(self.log).st_size
+        except OSError:
+            log_bytes = 0
+        # What ended processes used still counts, so that the sums never fall.
+        self._activity = {
+            "cpu_s": sum(self._cpu.values()) / os.sysconf("SC_CLK_TCK"),
+            "read_bytes": sum(self._read.values()) if self._read else None,
+            "log_bytes": log_bytes,
+        }
+
+    def _note_reads(self, key: Key) -> None:
+        try:
+            with open("/proc/%d/io" % key[0], "rb") as file:
+                for line in file:
+                    if line.startswith(b"rchar:"):
+                        self._read[key] = int(line.split()[1])
+        except (OSError, ValueError):
+            return
+
+    def _guess_exit(self, now: float, *, here: bool) -> Optional[Json]:
+        """Say how a run ended whose supervisor could not tell."""
+        if self.record.get("spawn_error"):
+            return None
+        if not here:
+            reason = "host rebooted" if self.record else "supervisor gone"
+            return {"code": None, "signal": None, "at": None, "reason": reason}
+        if find_living(self.supervisor) is not None:
+            return None
+        if self.leader is None:
+            launched_at = self.record.get("launched_at")
+            gone = not isinstance(launched_at, float) or time.time() - launched_at > 10.0
+        else:
+            gone = self._leader_gone_at is not None and now - self._leader_gone_at > 1.0
+        if not gone:
+            return None
+        return {"code": None, "signal": None, "at": self._gone_wall, "reason": "supervisor gone"}
+
+
+class Runs:
+    """All runs of this user on this host."""
+
+    def __init__(self, root: str, boot_id: str) -> None:
+        self.root = root
+        self.owners: Dict[int, Tuple[int, str]] = {}
+        """Pid of a run's process to (start ticks, run id); replaced as a whole, read unlocked."""
+        self._boot_id = boot_id
+        self._lock = threading.RLock()
+        self._runs: Dict[str, Run] = {}
+        self._known_pids: Set[int] = set()
+        self._scanned_at = 0.0
+        self._full_at = -60.0
+        self._settled_at = -60.0
+        self._refreshed_at = -60.0
+        self._helpers: List[subprocess.Popen[bytes]] = []
+
+    def folder(self, run_id: object) -> str:
+        """Return the folder of a run that exists."""
+        if not isinstance(run_id, str) or not RUN_ID.fullmatch(run_id):
+            raise RequestError("no-such-run", "not a run id: %r" % (run_id,))
+        folder = os.path.join(self.root, run_id)
+        if not os.path.isdir(folder):
+            raise RequestError("no-such-run", "there is no run %s in %s" % (run_id, self.root))
+        return folder
+
+    def keep(self, helper: subprocess.Popen[bytes]) -> None:
+        """Remember a started helper, to reap it."""
+        with self._lock:
+            self._helpers.append(helper)
+
+    def refresh(self, max_age_s: float = 0.1) -> Dict[str, int]:
+        """Look again unless that was done within ``max_age_s``; return the version of each run."""
+        with self._lock:
+            now = time.monotonic()
+            if now - self._refreshed_at >= max_age_s:
+                self._helpers = [one for one in self._helpers if one.poll() is None]
+                self._list(now)
+                self._scan(now)
+                settled_too = now - self._settled_at >= 1.0
+                if settled_too:
+                    self._settled_at = now
+                for run in list(self._runs.values()):
+                    if run.settled and not settled_too:
+                        continue
+                    self._refresh_run(run, now)
+                owners = {}
+                for run in self._runs.values():
+                    for pid, ticks in run.members.items():
+                        owners[pid] = (ticks, run.id)
+                self.owners = owners
+                self._refreshed_at = now
+            return {run.id: run.version for run in self._runs.values()}
+
+    def status(self, run_id: str, max_age_s: float = 0.1) -> Json:
+        """Return the status of one run, ``{}`` when it is gone."""
+        with self._lock:
+            self.refresh(max_age_s)
+            run = self._runs.get(run_id)
+            return run.status if run else {}
+
+    def is_over(self, run_id: str) -> bool:
+        """Tell whether the run has ended and no process of it is left."""
+        with self._lock:
+            self.refresh(0.5)
+            run = self._runs.get(run_id)
+            return run is None or run.settled
+
+    def members(self, run_id: str) -> List[Key]:
+        """Return the known living processes of a run."""
+        with self._lock:
+            self.refresh()
+            run = self._runs.get(run_id)
+            return sorted(run.members.items()) if run else []
+
+    def _refresh_run(self, run: Run, now: float) -> None:
+        version = run.version
+        if not run.reload(now):
+            del self._runs[run.id]
+            return
+        if run.settled and run.status and not (run.stop and not run.stop_done()):
+            status = dict(run.status, stop=run.stop)
+            if status != run.status:
+                run.status = status
+                run.version = version + 1
+            return
+        run.update(now, self._boot_id, self._scanned_at)
+
+    def _list(self, now: float) -> None:
+        try:
+            names = os.listdir(self.root)
+        except OSError:
+            names = []
+        for name in names:
+            if name not in self._runs and RUN_ID.fullmatch(name):
+                run = Run(name, os.path.join(self.root, name))
+                # A folder without a record is one that is being made right now.
+                if run.reload(now) and run.record:
+                    self._runs[name] = run
+                    self._full_at = -60.0
+        for name in set(self._runs) - set(names):
+            del self._runs[name]
+
+    def _scan(self, now: float) -> None:
+        """Find processes that joined a run: only new pids are looked at, all of them rarely."""
+        open_runs = [
+            run
+            for run in self._runs.values()
+            if not run.settled and run.record.get("boot_id") == self._boot_id
+        ]
+        due = now - self._scanned_at >= 1.0 or now - self._full_at >= 30.0
+        if not open_runs or not (due or any(run.wants_scan(self._scanned_at) for run in open_runs)):
+            return
+        if now - self._full_at >= 30.0:
+            self._known_pids = set()
+            self._full_at = now
+        self._scanned_at = now
+        pids = list_pids()
+        new = pids - self._known_pids
+        self._known_pids = pids
+        families = [
+            (run, Family(run.leader, run.supervisor, run.log, run.members)) for run in open_runs
+        ]
+        procs = [proc for proc in map(read_proc, new) if proc is not None]
+        procs.sort(key=lambda proc: (proc.start_ticks, proc.pid))
+        for proc in procs:
+            for run, family in families:
+                if family.owns(proc):
+                    run.members[proc.pid] = proc.start_ticks
+                    break
+
+
+class Family:
+    """Tells which processes belong to a run. ``members`` is added to by the caller."""
+
+    def __init__(
+        self,
+        leader: Optional[Key],
+        supervisor: Optional[Key],
+        log: str,
+        members: Dict[int, int],
+    ) -> None:
+        self.members = members
+        self._leader = leader
+        self._supervisor = supervisor if find_living(supervisor) else None
+        self._log = os.path.realpath(log)
+        # While any process of a session lives, its number is not given to a new process. So a
+        # stranger under the leader's pid proves that the old session is empty.
+        current = read_proc(leader[0]) if leader else None
+        self._session_is_ours = leader is not None and (
+            current is None or current.start_ticks == leader[1]
+        )
+
+    def owns(self, proc: Proc) -> bool:
+        """Tell whether a process that was just read is one of the run."""
+        if proc.pid == os.getpid() or proc.key == self._supervisor or not is_living(proc):
+            return False
+        if self._leader is not None:
+            pid, ticks = self._leader
+            if proc.pid == pid:
+                return proc.start_ticks == ticks
+            ours = self._session_is_ours and proc.start_ticks >= ticks
+            if ours and pid in (proc.session, proc.group):
+                return True
+        if proc.parent in self.members:
+            return True
+        if self._supervisor is not None and proc.parent == self._supervisor[0]:
+            return True
+        return writes_to(proc.pid, self._log)
+
+
+# --- starting: agent's side and supervisor ---------------------------------------------------
+
+
+def spawn_helper(role: str, run_id: str, job: Json, source: bytes) -> subprocess.Popen[bytes]:
+    """Start this source in another role, detached, and hand it ``job`` over a pipe."""
+    helper = subprocess.Popen(
+        [sys.executable, "-ISuc", LOADER, role, run_id],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+    )
+    # If it has died already, the missing answer says so.
+    with contextlib.suppress(OSError), helper.stdin or contextlib.nullcontext() as stdin:
+        if stdin is not None:
+            stdin.write(b"%08d" % len(source) + source + json.dumps(job).encode())
+    return helper
+
+
+def read_report(helper: subprocess.Popen[bytes], limit_s: float) -> Optional[Json]:
+    """Return the one line that a helper answers with; ``None`` when none comes in time."""
+    if helper.stdout is None:
+        return None
+    handle = helper.stdout.fileno()
+    data = b""
+    until = time.monotonic() + limit_s
+    while not data.endswith(b"\n"):
+        left_s = until - time.monotonic()
+        if left_s <= 0 or not select.select([handle], [], [], left_s)[0]:
+            break
+        part = os.read(handle, 65536)
+        if not part:
+            break
+        data += part
+    helper.stdout.close()
+    try:
+        value = json.loads(data.decode("utf-8", "replace"))
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def start_run(request: Json, runs: Runs, boot_id: str, source: bytes) -> Json:
+    """Make the run's folder and start its supervisor; return the record once a pid is known."""
+    run_id = request.get("id")
+    argv = request.get("argv")
+    if not isinstance(run_id, str) or not RUN_ID.fullmatch(run_id):
+        raise RequestError("bad-request", "not a run id: %r" % (run_id,))
+    if not isinstance(argv, list) or not argv or not all(isinstance(word, str) for word in argv):
+        raise RequestError("bad-request", "argv of run %s is not a list of words" % run_id)
+    folder = os.path.join(runs.root, run_id)
+    record = {key: request.get(key) for key in RECORDED}
+    record.update(
+        argv=request.get("argv_recorded") or [],
+        env=request.get("env_recorded") or {},
+        launched_at=time.time(),
+        boot_id=boot_id,
+        log_path=os.path.join(folder, "server.log"),
+        pid=None,
+        start_ticks=None,
+        spawn_error=None,
+    )
+    try:
+        os.makedirs(runs.root, mode=0o700, exist_ok=True)
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        raise RequestError("run-exists", "there is a run %s already" % run_id) from None
+    except OSError as error:
+        raise RequestError(
+            "state-not-writable",
+            "cannot make %s: %s; make it writable or set XDG_STATE_HOME for this host"
+            % (folder, error.strerror),
+        ) from None
+    try:
+        write_json(os.path.join(folder, "run.json"), record)
+        job = {"folder": folder, "record": record, "argv": argv, "env": request.get("env") or {}}
+        helper = spawn_helper("eaglemon-supervisor", run_id, job, source)
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        kind = "state-not-writable" if error.filename else "spawn-failed"
+        raise RequestError(
+            kind, "cannot start a run in %s: %s" % (folder, error.strerror)
+        ) from None
+    runs.keep(helper)
+    report = read_report(helper, 20.0)
+    if report is None:
+        raise RequestError("spawn-failed", "the supervisor of run %s did not answer" % run_id)
+    if report.get("error"):
+        raise RequestError("spawn-failed", str(report["error"]))
+    return {"record": report["record"]}
+
+
+def supervise() -> None:
+    """Role ``eaglemon-supervisor``: start the server, wait for it, record its end."""
+    job = json.loads(sys.stdin.buffer.read().decode("utf-8"))
+    folder, record = job["folder"], job["record"]
+    set_process_name("eaglemon-superv")
+    # Handlers, not SIG_IGN: an ignored signal would stay ignored in the server.
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    call_prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: orphaned workers become children of this process
+    answer = os.dup(1)
+    close_standard_files()
+    me = read_proc(os.getpid())
+    record["supervisor"] = {"pid": os.getpid(), "start_ticks": me.start_ticks if me else 0}
+    path = os.path.join(folder, "run.json")
+    write_json(path, record)
+    environment = dict(os.environ)
+    environment.update(job["env"])
+    argv = [os.path.expanduser(job["argv"][0]), *job["argv"][1:]]
+    workdir = os.path.expanduser(record["workdir"] or "~")
+    if not record["workdir"] and not os.path.isdir(workdir):
+        workdir = "/"
+    report: Json
+    child = None
+    try:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        log = os.open(os.path.join(folder, "server.log"), flags, 0o600)
+        child = subprocess.Popen(
+            argv,
+            env=environment,
+            cwd=workdir,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        os.close(log)
+    except (OSError, ValueError) as error:
+        record["spawn_error"] = explain_spawn(error, argv[0], workdir)
+        report = {"error": record["spawn_error"]}
+    else:
+        started = read_proc(child.pid)
+        record["pid"] = child.pid
+        record["start_ticks"] = started.start_ticks if started else 0
+        report = {"record": {key: record[key] for key in record if key != "supervisor"}}
+    write_json(path, record)
+    # If the agent is gone, run.json tells the next one.
+    with contextlib.suppress(OSError):
+        os.write(answer, json.dumps(report).encode() + b"\n")
+    os.close(answer)
+    if child is not None:
+        reap(child.pid, os.path.join(folder, "exit.json"))
+
+
+def explain_spawn(error: Exception, program: str, workdir: str) -> str:
+    """Say why a program could not be executed."""
+    reason = getattr(error, "strerror", None) or str(error)
+    if isinstance(error, OSError) and error.filename == workdir and program != workdir:
+        return "cannot enter the working folder %s: %s" % (workdir, reason)
+    return "cannot execute %s: %s" % (program, reason)
+
+
+def reap(leader: int, path: str) -> None:
+    """Wait for the leader and record its end; then reap its orphans until none is left."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+        if pid != leader:
+            continue
+        ended: Json = {"code": None, "signal": None, "at": time.time(), "reason": None}
+        if os.WIFSIGNALED(status):
+            ended["signal"] = signal_name(os.WTERMSIG(status))
+        else:
+            ended["code"] = os.WEXITSTATUS(status)
+        # A full disk passes; giving up would leave the exit unknown for good.
+        for _ in range(600):
+            try:
+                write_json(path, ended)
+                break
+            except OSError:
+                time.sleep(1.0)
+
+
+def signal_name(number: int) -> str:
+    """Return ``SIGKILL`` for 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "signal %d" % number
+
+
+# --- stopping --------------------------------------------------------------------------------
+
+
+class Stopper:
+    """Role ``eaglemon-stopper``: ends all processes of a run and writes ``stop.json``."""
+
+    POLL_S = 0.05
+    RESCAN_S = 0.5
+    LEFT_AFTER_S = 10.0
+    GIVE_UP_S = 600.0
+
+    def __init__(self, job: Json) -> None:
+        self.folder = job["folder"]
+        self.path = os.path.join(self.folder, "stop.json")
+        self.account: Json = {
+            "requested_at": job["requested_at"],
+            "grace_s": job["grace_s"],
+            "term_sent_at": None,
+            "term_count": 0,
+            "kill_sent_at": None,
+            "kill_count": 0,
+            "gone_at": None,
+            "left": [],
+            "error": None,
+        }
+        self.members: Dict[int, int] = {int(pid): int(ticks) for pid, ticks in job["known"]}
+        self.spared = own_ancestors()
+        self.refused: Set[Key] = set()
+        run = Run("", self.folder)
+        run.reload(time.monotonic())
+        self.family = Family(run.leader, run.supervisor, run.log, self.members)
+        self.same_boot = run.record.get("boot_id") == read_boot_id()
+        self._scanned_at = 0.0
+
+    def save(self) -> None:
+        """Write the account as it stands."""
+        write_json(self.path, self.account)
+
+    def find(self, *, rescan: bool = True) -> List[Proc]:
+        """Return the living processes of the run."""
+        if rescan:
+            self._scanned_at = time.monotonic()
+            procs = [proc for proc in map(read_proc, list_pids()) if proc is not None]
+            procs.sort(key=lambda proc: (proc.start_ticks, proc.pid))
+            for proc in procs:
+                if proc.pid not in self.spared and self.family.owns(proc):
+                    self.members[proc.pid] = proc.start_ticks
+        living = []
+        for pid, ticks in list(self.members.items()):
+            found = find_living((pid, ticks))
+            if found is None:
+                del self.members[pid]
+            elif pid not in self.spared:
+                living.append(found)
+        return living
+
+    def send(self, procs: Iterable[Proc], number: int) -> int:
+        """Signal each process that is still the one that was looked at; return how many."""
+        count = 0
+        for proc in procs:
+            try:
+                sent = send_signal(proc.key, number)
+            except PermissionError:
+                self.refused.add(proc.key)
+                continue
+            count += sent
+        return count
+
+    def run(self) -> None:
+        """Carry the stop out."""
+        if not self.same_boot:
+            self.account["gone_at"] = time.time()
+            self.save()
+            return
+        living = self.find()
+        if living:
+            self.account["term_sent_at"] = time.time()
+            self.account["term_count"] = self.send(living, signal.SIGTERM)
+            self.save()
+            living = self.wait()
+        if living:
+            living = self.kill(living)
+        if not living:
+            self.account.update(gone_at=time.time(), left=[])
+        self.save()
+
+    def deadline(self) -> float:
+        """Return when the grace ends (unix seconds): a more urgent stop brings it forward."""
+        base = self.account["term_sent_at"] or time.time()
+        end = base + self.account["grace_s"]
+        urgent = (read_json(os.path.join(self.folder, "stop-sooner.json")) or {}).get("at")
+        if isinstance(urgent, float) and urgent >= self.account["requested_at"]:
+            end = min(end, urgent)
+        return float(end)
+
+    def wait(self, until: Optional[float] = None) -> List[Proc]:
+        """Wait until no process is left or the time (the grace's end) has come; return the rest."""
+        while True:
+            rescan = time.monotonic() - self._scanned_at >= self.RESCAN_S
+            living = self.find(rescan=rescan)
+            if not living and not rescan:
+                living = self.find()
+            if not living or time.time() >= (self.deadline() if until is None else until):
+                return living
+            time.sleep(self.POLL_S)
+
+    def kill(self, living: List[Proc]) -> List[Proc]:
+        """KILL what is left, and what it forks meanwhile, until it is gone."""
+        started = time.time()
+        self.account["kill_sent_at"] = started
+        killed: Set[Key] = set()
+        while living:
+            new = [proc for proc in living if proc.key not in killed]
+            if new:
+                self.account["kill_count"] += self.send(new, signal.SIGKILL)
+                killed.update(proc.key for proc in new)
+                self.save()
+            waited_s = time.time() - started
+            stuck = all(proc.key in self.refused for proc in living)
+            left = sorted(proc.pid for proc in living)
+            # Releasing many GPUs can hold a killed process in the driver for a while.
+            if (waited_s > self.LEFT_AFTER_S or stuck) and left != self.account["left"]:
+                self.account["left"] = left
+                self.save()
+            if waited_s > self.GIVE_UP_S or stuck:
+                return living
+            self.wait(time.time() + (0.2 if waited_s < self.LEFT_AFTER_S else 2.0))
+            living = self.find()
+        return living
+
+
+def stop() -> None:
+    """Role ``eaglemon-stopper``: one per run at a time; a second one only hastens the first."""
+    job = json.loads(sys.stdin.buffer.read().decode("utf-8"))
+    set_process_name("eaglemon-stop")
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    answer = os.dup(1)
+    close_standard_files()
+    lock = os.open(os.path.join(job["folder"], "stop.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sooner = {"at": float(job["requested_at"] + job["grace_s"])}
+        write_json(os.path.join(job["folder"], "stop-sooner.json"), sooner)
+        os.write(answer, b'{"joined": true}\n')
+        return
+    except OSError:
+        pass  # a file system without locks: each stop then counts for itself
+    stopper = Stopper(job)
+    try:
+        stopper.save()
+        # If the agent is gone, the stop goes on.
+        with contextlib.suppress(OSError):
+            os.write(answer, b'{"joined": false}\n')
+        os.close(answer)
+        stopper.run()
+    except Exception as error:
+        stopper.account["error"] = "the stop failed: %s: %s" % (type(error).__name__, error)
+        stopper.save()
+
+
+def send_signal(key: Key, number: int) -> bool:
+    """Signal one process, only if (pid, start ticks) still name it; False when it is gone."""
+    pid, _ = key
+    if pid <= 1:
+        return False
+    if hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal"):
+        # The handle is taken before the check, so a pid reused in between is never hit.
+        try:
+            handle = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            raise
+        except OSError:
+            handle = -1  # a kernel before 5.3
+        if handle >= 0:
+            try:
+                if find_living(key) is None:
+                    return False
+                signal.pidfd_send_signal(handle, number)
+            except ProcessLookupError:
+                return False
+            finally:
+                os.close(handle)
+            return True
+    if find_living(key) is None:
+        return False
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def own_ancestors() -> Set[int]:
+    """Return this process and its ancestors: never signalled, whatever they hold open."""
+    pids = set()
+    pid = os.getpid()
+    while pid > 1 and pid not in pids:
+        pids.add(pid)
+        proc = read_proc(pid)
+        pid = proc.parent if proc else 0
+    return pids
+
+
+def stop_run(request: Json, runs: Runs, source: bytes) -> Json:
+    """Start the stopper of a run; return once it has taken over."""
+    run_id = request.get("run_id")
+    folder = runs.folder(run_id)
+    grace_s = request.get("grace_s")
+    if not isinstance(grace_s, (int, float)) or isinstance(grace_s, bool) or grace_s < 0:
+        raise RequestError("bad-request", "grace_s is not a number of seconds: %r" % (grace_s,))
+    job = {
+        "folder": folder,
+        "grace_s": float(grace_s),
+        "requested_at": time.time(),
+        "known": runs.members(str(run_id)),
+    }
+    helper = spawn_helper("eaglemon-stopper", str(run_id), job, source)
+    runs.keep(helper)
+    if read_report(helper, 20.0) is None:
+        raise RequestError("spawn-failed", "the stopper of run %s did not answer" % run_id)
+    return {}
+
+
+def forget_run(request: Json, runs: Runs) -> Json:
+    """Remove the folder of a run that has ended."""
+    folder = runs.folder(request.get("run_id"))
+    runs.refresh(0.0)
+    if not runs.is_over(str(request["run_id"])):
+        raise RequestError(
+            "still-running", "run %s has not ended; stop it first" % request["run_id"]
+        )
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise RequestError("state-not-writable", "cannot remove %s: %s" % (folder, error)) from None
+    return {}
+
+
+# --- GPUs ------------------------------------------------------------------------------------
+
+
+class Device:
+    """A GPU with what does not change."""
+
+    def __init__(self, number: int, uuid: str) -> None:
+        self.number = number
+        """As the driver counts."""
+        self.uuid = uuid
+        self.name: Optional[str] = None
+        self.handle: Any = None
+        self.place: Tuple[int, ...] = (1, number)
+        """Sort key: by PCI address where it is known."""
+        self.index = 0
+        self.total: Optional[int] = None
+        self.error: Optional[str] = None
+        """Why the driver gives no access to it."""
+
+    def reading(self, error: Optional[str] = None) -> Json:
+        """Return a sample without any reading."""
+        return {
+            "index": self.index,
+            "uuid": self.uuid,
+            "name": self.name,
+            "memory_total_bytes": self.total,
+            "error": error,
+        }
+
+
+class Gpus:
+    """Samples the GPUs in a thread of its own and hands out the last sample."""
+
+    RETRY_S = 10.0
+
+    def __init__(self, runs: Runs) -> None:
+        self.error: Optional[str] = "the driver has not answered yet"
+        self.driver_version: Optional[str] = None
+        self.ready = threading.Event()
+        self.changed = threading.Condition()
+        self.sample: Optional[Json] = None
+        self.number = 0
+        self.busy_since: Optional[float] = None
+        """Since when the driver has been asked for an answer (monotonic seconds)."""
+        self._runs = runs
+        self._nvml: Any = None
+        self._devices: List[Device] = []
+        self._all_lost = False
+        self._watchers: Dict[int, Tuple[float, float]] = {}
+        self._processes: List[Json] = []
+        self._processes_at = -1e9
+        self._seen: Dict[Key, Tuple[Optional[str], Optional[str], Optional[str]]] = {}
+        self._seen_at = -1e9
+
+    def start(self, source: bytes) -> None:
+        """Start the sampling thread with the source of pynvml."""
+        threading.Thread(target=self._work, args=(source,), daemon=True).start()
+
+    def watch(self, number: int, interval_s: float, processes_interval_s: float) -> None:
+        """Begin to sample for the stream ``number``."""
+        with self.changed:
+            self._watchers[number] = (interval_s, processes_interval_s)
+            self.changed.notify_all()
+
+    def unwatch(self, number: int) -> None:
+        """End sampling for a stream."""
+        with self.changed:
+            self._watchers.pop(number, None)
+
+    def silent_s(self) -> float:
+        """Return for how long the driver has left a question unanswered."""
+        since = self.busy_since
+        return time.monotonic() - since if since is not None else 0.0
+
+    def without_answer(self, silent_s: float) -> Json:
+        """Return the sample to show while the driver hangs: the GPUs, with no reading."""
+        text = "the driver has not answered for %.0f s" % silent_s
+        return {
+            "at": time.time(),
+            "gpus": [device.reading(text) for device in self._devices],
+            "processes": [],
+            "took_s": silent_s,
+            "driver_error": text,
+        }
+
+    def _work(self, source: bytes) -> None:
+        self.busy_since = time.monotonic()
+        try:
+            self._nvml = load_pynvml(source)
+            self._open()
+        except Exception as error:
+            self.error = describe(error)
+        self.busy_since = None
+        self.ready.set()
+        due = opened = time.monotonic()
+        while True:
+            with self.changed:
+                while not self._watchers:
+                    self.changed.wait()
+                    due = time.monotonic()
+                interval_s = min(one[0] for one in self._watchers.values())
+                processes_interval_s = min(one[1] for one in self._watchers.values())
+            now = time.monotonic()
+            if now < due:
+                time.sleep(min(due - now, 0.5))
+                continue
+            due = max(due + interval_s, now)
+            self.busy_since = now
+            failing = self.error is not None or self._all_lost
+            if failing and self._nvml is not None and now - opened > self.RETRY_S:
+                opened = now
+                self._reopen()
+            sample = self._take(now, processes_interval_s)
+            self.busy_since = None
+            with self.changed:
+                self.sample = sample
+                self.number += 1
+                self.changed.notify_all()
+
+    def _open(self) -> None:
+        """Initialise the library and list the GPUs in PCI order."""
+        nvml = self._nvml
+        nvml.nvmlInit()
+        self.driver_version = self._ask(nvml.nvmlSystemGetDriverVersion)[0]
+        known = {device.number: device for device in self._devices}
+        devices = []
+        for number in range(nvml.nvmlDeviceGetCount()):
+            handle, error = self._ask(nvml.nvmlDeviceGetHandleByIndex, number)
+            if error is not None:
+                # Its identity is kept: a GPU that was lost must not show as another one.
+                device = known.get(number) or Device(number, "unknown-%d" % number)
+                device.handle, device.error = None, error
+            else:
+                device = self._identify(number, handle)
+            devices.append(device)
+        if all(device.place[0] == 0 for device in devices):
+            devices.sort(key=lambda device: device.place)
+        for index, device in enumerate(devices):
+            device.index = index
+        self._devices = devices
+        self.driver_version = as_text(self.driver_version)
+        self.error = None
+
+    def _identify(self, number: int, handle: Any) -> Device:
+        nvml = self._nvml
+        uuid = as_text(self._ask(nvml.nvmlDeviceGetUUID, handle)[0])
+        device = Device(number, uuid or "unknown-%d" % number)
+        device.handle = handle
+        device.name = as_text(self._ask(nvml.nvmlDeviceGetName, handle)[0])
+        pci = self._ask(nvml.nvmlDeviceGetPciInfo, handle)[0]
+        if pci is not None:
+            device.place = (0, pci.domain, pci.bus, pci.device)
+        return device
+
+    def _reopen(self) -> None:
+        with contextlib.suppress(Exception):  # it may not be open
+            self._nvml.nvmlShutdown()
+        try:
+            self._open()
+        except Exception as error:
+            self.error = describe(error)
+
+    def _ask(self, call: Callable[..., Any], *arguments: Any) -> Tuple[Any, Optional[str]]:
+        """Call the driver: (answer, None) or (None, its words)."""
+        try:
+            return call(*arguments), None
+        except Exception as error:
+            return None, describe(error)
+
+    def _take(self, now: float, processes_interval_s: float) -> Json:
+        at = time.time()
+        gpus = [self._read(device) for device in self._devices] if self.error is None else []
+        self._all_lost = bool(gpus) and all(gpu["error"] for gpu in gpus)
+        if self.error is not None:
+            self._processes = []
+        elif now - self._processes_at >= processes_interval_s - 0.05:
+            self._processes_at = now
+            self._processes = self._list_processes()
+        return {
+            "at": at,
+            "gpus": gpus,
+            "processes": self._processes,
+            "took_s": round(time.monotonic() - now, 6),
+            "driver_error": self.error,
+        }
+
+    def _read(self, device: Device) -> Json:
+        nvml, handle = self._nvml, device.handle
+        if handle is None:
+            return device.reading(device.error)
+        reading = device.reading()
+        version = getattr(nvml, "nvmlMemory_v2", 0x02000028)
+        memory, lost = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle, version)
+        if memory is None:
+            # An old driver has only the first version, whose "used" includes the reserved part.
+            memory, lost = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle)
+        if memory is not None:
+            device.total = memory.total
+            reading.update(
+                memory_total_bytes=memory.total,
+                memory_used_bytes=memory.used,
+                memory_reserved_bytes=getattr(memory, "reserved", None),
+            )
+        rates, rates_error = self._ask(nvml.nvmlDeviceGetUtilizationRates, handle)
+        heat, heat_error = self._ask(nvml.nvmlDeviceGetTemperature, handle, 0)
+        power, power_error = self._ask(nvml.nvmlDeviceGetPowerUsage, handle)
+        limit, _ = self._ask(nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+        reading.update(
+            utilisation_percent=rates.gpu if rates is not None else None,
+            temperature_c=heat,
+            power_w=power / 1000.0 if power is not None else None,
+            power_limit_w=limit / 1000.0 if limit is not None else None,
+        )
+        errors = [lost, rates_error, heat_error, power_error]
+        if None not in errors:
+            reading["error"] = lost
+        return reading
+
+    def _list_processes(self) -> List[Json]:
+        nvml = self._nvml
+        found: List[Json] = []
+        seen = {}
+        owners = self._runs.owners
+        # Titles change after the start: vLLM's workers rename themselves.
+        if self._processes_at - self._seen_at > 15.0:
+            self._seen, self._seen_at = {}, self._processes_at
+        for device in self._devices:
+            memory: Dict[int, Optional[int]] = {}
+            for name in ("Compute", "Graphics"):
+                call = getattr(nvml, "nvmlDeviceGet%sRunningProcesses" % name, None)
+                answer = self._ask(call, device.handle)[0] if call and device.handle else None
+                for one in answer or []:
+                    used = one.usedGpuMemory
+                    if used is not None and used >= 1 << 63:
+                        used = None  # NVML's "not available"
+                    if memory.get(one.pid) is None:
+                        memory[one.pid] = used
+            for pid, used in memory.items():
+                proc = read_proc(pid)
+                key = proc.key if proc else (pid, -1)
+                about = self._seen.get(key)
+                if about is None:
+                    about = (read_owner(pid), read_command(pid), read_container(pid))
+                seen[key] = about
+                ticks, run_id = owners.get(pid, (None, None))
+                found.append(
+                    {
+                        "gpu_uuid": device.uuid,
+                        "pid": pid,
+                        "memory_bytes": used,
+                        "user": about[0],
+                        "command": about[1],
+                        "container": about[2],
+                        "run_id": run_id if proc and ticks == proc.start_ticks else None,
+                    }
+                )
+        self._seen = seen
+        return found
+
+
+def load_pynvml(source: bytes) -> Any:
+    """Execute the sent source (or the file that ``EAGLEMON_PYNVML`` names) as ``pynvml``."""
+    path = os.environ.get("EAGLEMON_PYNVML", "")
+    if path:
+        with open(path, "rb") as file:
+            source = file.read()
+    if not source:
+        raise RequestError("no-pynvml", "the console sent no pynvml")
+    module = types.ModuleType("pynvml")
+    # It looks itself up there while it loads.
+    sys.modules["pynvml"] = module
+    exec(compile(source, path or "<pynvml>", "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+    return module
+
+
+def as_text(value: Any) -> Optional[str]:
+    """Return a driver's text, which older pynvml give as bytes."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def describe(error: Exception) -> str:
+    """Return an exception in words."""
+    return str(error) or type(error).__name__
+
+
+# --- checks ----------------------------------------------------------------------------------
+
+
+def check_host(request: Json) -> Json:
+    """Answer the questions of a preflight; each on its own."""
+    argv = request.get("argv") or []
+    environment = dict(os.environ)
+    environment.update(request.get("env") or {})
+    program = find_program(argv[0], environment) if argv else None
+    check: Json = {
+        "paths": [check_path(path) for path in request.get("paths") or []],
+        "listeners": find_listeners(request["port"]) if request.get("port") else [],
+        "program": program,
+        "engine_version": None,
+        "engine_error": None,
+        "shm_free_bytes": free_bytes("/dev/shm"),  # noqa: S108 -- asked about, not used
+        "state_free_bytes": free_bytes(state_dir()),
+    }
+    package = request.get("package")
+    if package:
+        python = request.get("python") or interpreter_of(program)
+        check["engine_version"], check["engine_error"] = find_version(
+            python, str(package), environment
+        )
+    return check
+
+
+def check_path(path: str) -> Json:
+    """Say what a path is."""
+    full = os.path.expanduser(path)
+    if os.path.isfile(full):
+        kind, mode = "file", os.R_OK
+    elif os.path.isdir(full):
+        kind, mode = "folder", os.R_OK | os.X_OK
+    elif os.path.lexists(full) and os.path.exists(full):
+        kind, mode = "other", os.R_OK
+    else:
+        return {"path": path, "kind": "missing", "readable": False}
+    return {"path": path, "kind": kind, "readable": os.access(full, mode)}
+
+
+def find_program(word: str, environment: Dict[str, str]) -> Optional[str]:
+    """Return the absolute path of the program that ``word`` names."""
+    found = shutil.which(os.path.expanduser(word), path=environment.get("PATH"))
+    return os.path.abspath(found) if found else None
+
+
+def interpreter_of(program: Optional[str]) -> Optional[str]:
+    """Return the Python that a command runs under: itself, or the one its first line names."""
+    if program is None or os.path.basename(program).startswith("python"):
+        return program
+    try:
+        with open(program, "rb") as file:
+            line = file.readline(512)
+    except OSError:
+        return None
+    if not line.startswith(b"#!"):
+        return None
+    words = line[2:].decode("utf-8", "replace").split()
+    if words and os.path.basename(words[0]) == "env":
+        words = words[1:]
+    return words[0] if words and "python" in os.path.basename(words[0]) else None
+
+
+def find_version(
+    python: Optional[str], package: str, environment: Dict[str, str]
+) -> Tuple[Optional[str], Optional[str]]:
+    """Return (version of a package for that Python, None) or (None, why it is not known)."""
+    if python is None:
+        return None, "no Python was found to ask for %s" % package
+    code = (
+        "import sys,importlib.metadata as m\n"
+        "try: print(m.version(sys.argv[1]))\n"
+        "except m.PackageNotFoundError: sys.exit(3)"
+    )
+    try:
+        done = subprocess.run(
+            [os.path.expanduser(python), "-c", code, package],
+            env=environment,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=20.0,
+        )
+    except subprocess.TimeoutExpired:
+        return None, "%s did not tell the version of %s within 20 s" % (python, package)
+    except OSError as error:
+        return None, "cannot execute %s: %s" % (python, error.strerror)
+    if done.returncode == 3:
+        return None, "%s is not installed in %s" % (package, python)
+    lines = (
+        (done.stdout if done.returncode == 0 else done.stderr)
+        .decode("utf-8", "replace")
+        .split("\n")
+    )
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    if done.returncode != 0:
+        return None, "%s failed: %s" % (python, last or "status %d" % done.returncode)
+    return last, None
+
+
+def free_bytes(path: str) -> Optional[int]:
+    """Return the free space of the file system that holds ``path`` or its nearest parent."""
+    while not os.path.exists(path) and os.path.dirname(path) != path:
+        path = os.path.dirname(path)
+    try:
+        stat = os.statvfs(path)
+    except OSError:
+        return None
+    return stat.f_bavail * stat.f_frsize
+
+
+def find_listeners(port: int) -> List[Json]:
+    """Return who listens on a TCP port; the owner is known even where the process is hidden."""
+    found = []
+    for path, family in (("/proc/net/tcp", socket.AF_INET), ("/proc/net/tcp6", socket.AF_INET6)):
+        try:
+            with open(path, encoding="ascii") as file:
+                lines = file.readlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            words = line.split()
+            address, _, number = words[1].partition(":")
+            if words[3] != "0A" or int(number, 16) != port:
+                continue
+            found.append((decode_address(address, family), int(words[7]), words[9]))
+    holders = find_sockets({inode for _, _, inode in found}) if found else {}
+    return [
+        {
+            "address": address,
+            "port": port,
+            "pid": holders.get(inode),
+            "user": user_name(uid),
+            "command": read_command(holders[inode]) if inode in holders else None,
+        }
+        for address, uid, inode in found
+    ]
+
+
+def decode_address(text: str, family: int) -> str:
+    """Return an address of ``/proc/net/tcp``: words of 32 bits in the host's byte order."""
+    words = [int(text[i : i + 8], 16) for i in range(0, len(text), 8)]
+    return socket.inet_ntop(family, struct.pack("=%dI" % len(words), *words))
+
+
+def find_sockets(inodes: Set[str]) -> Dict[str, int]:
+    """Return the first process that holds each of these sockets, where it may be seen."""
+    wanted = {"socket:[%s]" % inode: inode for inode in inodes}
+    found: Dict[str, int] = {}
+    for pid in sorted(list_pids()):
+        try:
+            names = os.listdir("/proc/%d/fd" % pid)
+        except OSError:
+            continue
+        for name in names:
+            try:
+                target = os.readlink("/proc/%d/fd/%s" % (pid, name))
+            except OSError:
+                continue
+            if target in wanted:
+                found.setdefault(wanted[target], pid)
+        if len(found) == len(wanted):
+            break
+    return found
+
+
+# --- logs ------------------------------------------------------------------------------------
+
+
+class LogFollower:
+    """Reads a growing log in raw chunks; notices when it is truncated or replaced."""
+
+    def __init__(self, path: str, offset: int) -> None:
+        self.path = path
+        self.offset = offset
+        self._file: Optional[int] = None
+        self._key: Optional[Tuple[int, int]] = None
+
+    def read(self, limit: int) -> Tuple[bytes, bool]:
+        """Return (bytes, restarted); no bytes at the end of the file or while it is missing."""
+        restarted = False
+        if self._file is None:
+            restarted = self._open()
+        data = self._read_here(limit)
+        if not data and self._was_changed():
+            self._open()
+            restarted, self.offset = True, 0
+            data = self._read_here(limit)
+        self.offset += len(data)
+        return data, restarted
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _read_here(self, limit: int) -> bytes:
+        return os.pread(self._file, limit, self.offset) if self._file is not None else b""
+
+    def _open(self) -> bool:
+        """Open the file; True when it is shorter than the offset asked for."""
+        self.close()
+        try:
+            self._file = os.open(self.path, os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        stat = os.fstat(self._file)
+        self._key = (stat.st_dev, stat.st_ino)
+        if stat.st_size < self.offset:
+            self.offset = 0
+            return True
+        return False
+
+    def _was_changed(self) -> bool:
+        if self._file is None:
+            return False
+        try:
+            stat = os.stat(self.path)
+        except OSError:
+            return False
+        return (stat.st_dev, stat.st_ino) != self._key or stat.st_size < self.offset
+
+
+def find_tail(path: str, lines: int) -> int:
+    """Return the offset at which the last ``lines`` lines begin."""
+    with open(path, "rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        position, wanted = end, lines
+        while position > 0:
+            step = min(LOG_CHUNK_BYTES, position)
+            file.seek(position - step)
+            data = file.read(step)
+            # The line feed that ends the last line begins no new one.
+            stop_at = step - 1 if position == end else step
+            while wanted > 0:
+                found = data.rfind(b"\n", 0, stop_at)
+                if found < 0:
+                    break
+                wanted -= 1
+                if wanted == 0:
+                    return position - step + found + 1
+                stop_at = found
+            position -= step
+    return 0
+
+
+# --- the agent -------------------------------------------------------------------------------
+
+
+class Stream:
+    """A stream under way: can be cancelled, and limits what is sent ahead of the reader."""
+
+    def __init__(self, number: int, window: Optional[int]) -> None:
+        self.number = number
+        self.cancelled = threading.Event()
+        self._changed = threading.Condition()
+        self._room = window
+
+    def pause(self, seconds: float) -> bool:
+        """Wait; True when the stream was cancelled."""
+        return self.cancelled.wait(seconds)
+
+    def cancel(self) -> None:
+        """End the stream."""
+        self.cancelled.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    def give(self, room: int) -> None:
+        """Allow that many more bytes."""
+        with self._changed:
+            if self._room is not None:
+                self._room += room
+            self._changed.notify_all()
+
+    def take(self, most: int) -> int:
+        """Wait until bytes may be sent and return how many; 0 when cancelled."""
+        with self._changed:
+            while self._room is not None and self._room <= 0 and not self.cancelled.is_set():
+                self._changed.wait()
+            if self.cancelled.is_set():
+                return 0
+            return most if self._room is None else min(most, self._room)
+
+    def use(self, count: int) -> None:
+        """Count bytes as sent."""
+        with self._changed:
+            if self._room is not None:
+                self._room -= count
+
+
+class Agent:
+    """Answers one console."""
+
+    def __init__(self, source: bytes) -> None:
+        self.source = source
+        self.boot_id = read_boot_id()
+        self.state_dir = state_dir()
+        self.runs = Runs(os.path.join(self.state_dir, "runs"), self.boot_id)
+        self.gpus = Gpus(self.runs)
+        self.streams: Dict[int, Stream] = {}
+        self._stdin = sys.stdin.buffer
+        self._out = os.dup(1)
+        self._write_lock = threading.Lock()
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)  # nothing but frames may reach the console
+        os.close(null)
+        self._quick: Dict[str, Callable[[Json], Json]] = {
+            "ping": lambda _: {"at": time.time()},
+            "cancel": self._cancel,
+            "more": self._more,
+        }
+        self._slow: Dict[str, Callable[[Json], Json]] = {
+            "run.start": lambda request: start_run(
+                request.get("run") or {}, self.runs, self.boot_id, self.source
+            ),
+            "run.stop": lambda request: stop_run(request, self.runs, self.source),
+            "run.forget": lambda request: forget_run(request, self.runs),
+            "log.tail": self._log_tail,
+            "host.check": check_host,
+        }
+        self._streaming: Dict[str, Callable[[Json, Stream], None]] = {
+            "gpus.watch": self._watch_gpus,
+            "runs.watch": self._watch_runs,
+            "log.follow": self._follow_log,
+        }
+
+    # Frames.
+
+    def send(self, head: Json, blob: bytes = b"") -> None:
+        """Write one frame; waits while the console does not read, and ends with it."""
+        text = json.dumps(head, separators=(",", ":")).encode()
+        self._write(struct.pack(">II", len(text), len(blob)) + text + blob)
+
+    def _write(self, data: bytes) -> None:
+        with self._write_lock:
+            view = memoryview(data)
+            try:
+                while view:
+                    view = view[os.write(self._out, view) :]
+            except OSError:
+                leave()
+
+    def _read(self, count: int) -> bytes:
+        data = self._stdin.read(count)
+        if len(data) < count:
+            leave()
+        return data
+
+    # Life.
+
+    def serve(self) -> NoReturn:
+        """Say hello and answer requests until stdin ends."""
+        pynvml = self._read(int(self._read(8)))
+        self.gpus.start(zlib.decompress(pynvml) if pynvml else b"")
+        # A driver may hang for ever; the host is usable without it.
+        if not self.gpus.ready.wait(3.0):
+            self.gpus.error = "the driver has not answered for 3 s"
+        self._write(MARK)
+        self.send({"hello": self._hello()})
+        while True:
+            sizes = struct.unpack(">II", self._read(8))
+            if sizes[0] > MAX_HEAD_BYTES or sizes[1] > MAX_BLOB_BYTES:
+                leave()
+            try:
+                request = json.loads(self._read(sizes[0]).decode("utf-8"))
+            except ValueError:
+                leave()
+            self._read(sizes[1])
+            if isinstance(request, dict) and isinstance(request.get("id"), int):
+                self._dispatch(request)
+
+    def _hello(self) -> Json:
+        page, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
+        return {
+            "protocol": PROTOCOL,
+            "pid": os.getpid(),
+            "python": "%d.%d.%d" % sys.version_info[:3],
+            "hostname": socket.gethostname(),
+            "user": user_name(os.getuid()),
+            "uid": os.getuid(),
+            "boot_id": self.boot_id,
+            "state_dir": self.state_dir,
+            "cpu_count": os.cpu_count(),
+            "memory_total_bytes": page * pages,
+            "driver_version": self.gpus.driver_version,
+            "nvml_error": self.gpus.error,
+        }
+
+    def _dispatch(self, request: Json) -> None:
+        number, op = request["id"], request.get("op")
+        if op in self._quick:
+            self._answer(number, self._quick[str(op)], request)
+        elif op in self._slow:
+            self._in_thread(self._answer, number, self._slow[str(op)], request)
+        elif op in self._streaming:
+            window = request.get("window")
+            stream = Stream(number, window if isinstance(window, int) else None)
+            self.streams[number] = stream
+            self._in_thread(self._stream, stream, self._streaming[str(op)], request)
+        else:
+            error = {"kind": "unknown-op", "message": "this agent does not know %r" % (op,)}
+            self.send({"id": number, "error": error})
+
+    def _in_thread(self, target: Callable[..., None], *arguments: Any) -> None:
+        threading.Thread(target=target, args=arguments, daemon=True).start()
+
+    def _answer(self, number: int, work: Callable[[Json], Json], request: Json) -> None:
+        try:
+            head = {"id": number, "ok": work(request)}
+        except Exception as error:
+            head = {"id": number, "error": explain(error)}
+        self.send(head)
+
+    def _stream(self, stream: Stream, work: Callable[[Json, Stream], None], request: Json) -> None:
+        head: Json = {"id": stream.number, "ok": {}}
+        try:
+            work(request, stream)
+        except Exception as error:
+            head = {"id": stream.number, "error": explain(error)}
+        self.streams.pop(stream.number, None)
+        self.send(head)
+
+    def _cancel(self, request: Json) -> Json:
+        stream = self.streams.get(request.get("target", -1))
+        if stream is not None:
+            stream.cancel()
+        return {}
+
+    def _more(self, request: Json) -> Json:
+        stream, room = self.streams.get(request.get("target", -1)), request.get("bytes")
+        if stream is not None and isinstance(room, int):
+            stream.give(room)
+        return {}
+
+    # Streams.
+
+    def _watch_gpus(self, request: Json, stream: Stream) -> None:
+        interval_s = min(max(float(request.get("interval_s", 1.0)), 0.1), 60.0)
+        processes_s = max(float(request.get("processes_interval_s", 2.0)), interval_s)
+        self._in_thread(self._keep_owners, stream)
+        gpus = self.gpus
+        gpus.watch(stream.number, interval_s, processes_s)
+        sent_number, sent_at = -1, -1e9
+        try:
+            while not stream.cancelled.is_set():
+                with gpus.changed:
+                    gpus.changed.wait(min(interval_s, 0.5))
+                    number, sample = gpus.number, gpus.sample
+                now = time.monotonic()
+                if now - sent_at < interval_s * 0.9:
+                    continue
+                silent_s = gpus.silent_s()
+                if silent_s > max(2.0, 3 * interval_s):
+                    sample = gpus.without_answer(silent_s)
+                elif number == sent_number:
+                    continue
+                if sample is not None:
+                    self.send({"id": stream.number, "item": {"sample": sample}})
+                    sent_number, sent_at = number, now
+        finally:
+            gpus.unwatch(stream.number)
+
+    def _keep_owners(self, stream: Stream) -> None:
+        """Keep the map from processes to runs fresh, apart from the GPUs: a home may hang."""
+        while True:
+            self.runs.refresh(2.0)
+            if stream.pause(2.0):
+                return
+
+    def _watch_runs(self, request: Json, stream: Stream) -> None:
+        interval_s = min(max(float(request.get("interval_s", 0.2)), 0.05), 60.0)
+        last: Optional[Dict[str, int]] = None
+        while True:
+            versions = self.runs.refresh(interval_s / 2)
+            before = last or {}
+            changed = [
+                self.runs.status(run_id, 60.0)
+                for run_id, version in versions.items()
+                if before.get(run_id) != version
+            ]
+            gone = [run_id for run_id in before if run_id not in versions]
+            if last is None or changed or gone:
+                runs = [status for status in changed if status]
+                self.send({"id": stream.number, "item": {"runs": runs, "gone": gone}})
+            last = versions
+            if stream.pause(interval_s):
+                return
+
+    def _follow_log(self, request: Json, stream: Stream) -> None:
+        run_id = str(request.get("run_id"))
+        folder = self.runs.folder(run_id)
+        follower = LogFollower(os.path.join(folder, "server.log"), int(request.get("offset") or 0))
+        pause_s = 0.05
+        try:
+            while True:
+                most = stream.take(LOG_CHUNK_BYTES)
+                if most == 0:
+                    return
+                over = pause_s > 0.05 and self.runs.is_over(run_id)
+                data, restarted = follower.read(most)
+                if data or restarted or over:
+                    stream.use(len(data))
+                    ended = over and not data
+                    item = {
+                        "offset": follower.offset - len(data),
+                        "restarted": restarted,
+                        "ended": ended,
+                    }
+                    self.send({"id": stream.number, "item": item}, data)
+                    if ended:
+                        return
+                if data:
+                    pause_s = 0.05
+                elif stream.pause(pause_s):
+                    return
+                else:
+                    pause_s = 0.1
+        finally:
+            follower.close()
+
+    def _log_tail(self, request: Json) -> Json:
+        path = os.path.join(self.runs.folder(request.get("run_id")), "server.log")
+        lines = request.get("lines")
+        if not isinstance(lines, int) or lines < 0:
+            raise RequestError("bad-request", "lines is not a count: %r" % (lines,))
+        if not os.path.exists(path):
+            return {"offset": 0}
+        return {"offset": find_tail(path, lines) if lines else os.stat(path).st_size}
+
+
+def explain(error: Exception) -> Json:
+    """Return the error frame's content."""
+    if isinstance(error, RequestError):
+        return {"kind": error.kind, "message": str(error)}
+    if isinstance(error, OSError):
+        return {"kind": "os-error", "message": str(error)}
+    return {"kind": "internal", "message": "%s: %s" % (type(error).__name__, error)}
+
+
+def read_boot_id() -> str:
+    """Return the kernel's id of this boot."""
+    return read_first_line("/proc/sys/kernel/random/boot_id")
+
+
+def leave(*_: object) -> NoReturn:
+    """End at once, whatever the other threads wait for; servers and helpers are not touched."""
+    os._exit(0)
+
+
+def main(arguments: List[str], source: bytes) -> None:
+    """Run in the role that the first argument names."""
+    role = arguments[0] if arguments else ""
+    if role == "eaglemon-supervisor":
+        supervise()
+    elif role == "eaglemon-stopper":
+        stop()
+    else:
+        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, leave)
+        set_process_name("eaglemon-agent")
+        Agent(source).serve()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:], globals()["EAGLEMON_SOURCE"])

@@ -1,0 +1,385 @@
+"""A conversation with the agent of one host, over a process of its transport.
+
+One task reads frames and hands them on, one writes what is queued; both end with the link. Each
+stream has its own bounded queue, so that a slow reader of one never holds up another: GPU samples
+keep the latest only, run changes are merged per run, and of a log the agent sends no more than
+``LOG_WINDOW_BYTES`` ahead of the reader.
+"""
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+
+from eaglemon.core.frames import Frame, FrameDecoder, encode_frame
+from eaglemon.core.hosts import HostFacts, HostSample
+from eaglemon.core.runs import HostCheck, LogChunk, RunRecord, RunRequest, RunStatus
+from eaglemon.errors import AgentError, HostError, LinkLostError, TimeLimitError
+from eaglemon.io import agent_values as values
+from eaglemon.io.agent_start import NO_PYTHON_STATUS, start_bytes, start_command
+from eaglemon.io.transport import ByteProcess, Transport
+
+LOG_WINDOW_BYTES = 4 << 20
+_REQUEST_LIMIT_S = 30.0
+_READ_BYTES = 1 << 16
+
+RunChanges = tuple[tuple[RunStatus, ...], tuple[str, ...]]
+"""Runs that changed, and the ids of those whose folders are gone."""
+_Merge = Callable[[deque[Frame], Frame], None]
+
+
+class AgentLink:
+    """The agent of one host; made by ``open``."""
+
+    def __init__(self, process: ByteProcess, host: str) -> None:
+        loop = asyncio.get_running_loop()
+        self._process = process
+        self._host = host
+        self._decoder = FrameDecoder()
+        self._numbers = itertools.count(1)
+        self._outgoing: asyncio.Queue[bytes] = asyncio.Queue()
+        self._answers: dict[int, asyncio.Future[Mapping[str, object]]] = {}
+        self._streams: dict[int, _Stream] = {}
+        self._hello: asyncio.Future[HostFacts] = loop.create_future()
+        self._ended: asyncio.Future[str] = loop.create_future()
+        self._reader = asyncio.create_task(self._read(), name=f"{host}: agent reader")
+        self._writer = asyncio.create_task(self._write(), name=f"{host}: agent writer")
+
+    @classmethod
+    async def open(
+        cls,
+        transport: Transport,
+        *,
+        python: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float = 20.0,
+    ) -> "AgentLink":
+        """Start the agent and wait for its hello; raises ``HostError`` in words."""
+        host = transport.name
+        await transport.connect()
+        process = await transport.open_process(start_command(python=python, env=env))
+        link = cls(process, host)
+        try:
+            async with asyncio.timeout(timeout_s):
+                link._outgoing.put_nowait(start_bytes())
+                await asyncio.shield(link._hello)
+        except TimeoutError as error:
+            await link.close()
+            raise HostError(
+                f"the agent on {host} did not start within {timeout_s:g} s",
+                hint="see whether its login shell or its home hangs",
+            ) from error
+        except BaseException:
+            await link.close()
+            raise
+        return link
+
+    @property
+    def facts(self) -> HostFacts:
+        """What the agent said of its host when it started."""
+        return self._hello.result()
+
+    async def ping(self) -> float:
+        """Return the host's clock (unix seconds)."""
+        return values.take_number(await self._request("ping"), "at")
+
+    async def watch_gpus(
+        self, *, interval_s: float = 1.0, processes_interval_s: float = 2.0
+    ) -> AsyncGenerator[HostSample, None]:
+        """Yield samples; a slow reader gets the latest only."""
+        frames = self._stream(
+            "gpus.watch",
+            _keep_latest,
+            interval_s=interval_s,
+            processes_interval_s=processes_interval_s,
+        )
+        async with aclosing(frames):
+            async for frame in frames:
+                yield values.decode_sample(_item(frame))
+
+    async def watch_runs(self, *, interval_s: float = 0.2) -> AsyncGenerator[RunChanges, None]:
+        """Yield all runs, then what changed; a slow reader gets the changes merged."""
+        frames = self._stream("runs.watch", _merge_runs, interval_s=interval_s)
+        async with aclosing(frames):
+            async for frame in frames:
+                item = _item(frame)
+                gone = tuple(str(run_id) for run_id in values.take_sequence(item, "gone"))
+                yield values.decode_runs(values.take_sequence(item, "runs")), gone
+
+    async def start_run(self, request: RunRequest) -> RunRecord:
+        """Start a server; returns once its process is known.
+
+        Raises ``AgentError`` of kind ``spawn-failed``, ``run-exists`` or ``state-not-writable``.
+        After ``LinkLostError`` the run may exist: look for its id once the host is back.
+        """
+        return values.decode_record(
+            await self._request("run.start", run=values.encode_request(request))
+        )
+
+    async def stop_run(self, run_id: str, *, grace_s: float) -> None:
+        """Begin to stop a run; ``RunStatus.stop`` tells how it goes."""
+        await self._request("run.stop", run_id=run_id, grace_s=grace_s)
+
+    async def forget_run(self, run_id: str) -> None:
+        """Remove the records and the log of a run that has ended."""
+        await self._request("run.forget", run_id=run_id)
+
+    async def follow_log(self, run_id: str, *, offset: int = 0) -> AsyncGenerator[LogChunk, None]:
+        """Yield the log's bytes from ``offset`` on, until the run has ended and all was read."""
+        frames = self._stream(
+            "log.follow", _keep_all, run_id=run_id, offset=offset, window=LOG_WINDOW_BYTES
+        )
+        taken = 0
+        async with aclosing(frames):
+            async for frame in frames:
+                item = _item(frame)
+                yield LogChunk(
+                    offset=int(values.take_number(item, "offset")),
+                    data=frame.blob,
+                    restarted=item.get("restarted") is True,
+                    ended=item.get("ended") is True,
+                )
+                taken += len(frame.blob)
+                if taken >= LOG_WINDOW_BYTES // 4:
+                    self._post("more", target=frame.head["id"], bytes=taken)
+                    taken = 0
+
+    async def log_tail(self, run_id: str, *, lines: int) -> int:
+        """Return the offset at which the last ``lines`` lines of the log begin."""
+        answer = await self._request("log.tail", run_id=run_id, lines=lines)
+        return int(values.take_number(answer, "offset"))
+
+    async def check_host(
+        self,
+        *,
+        paths: Sequence[str] = (),
+        port: int | None = None,
+        argv: Sequence[str] = (),
+        python: str | None = None,
+        package: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> HostCheck:
+        """Return what the host says of a launch's needs; ``env`` is the profile's (its PATH)."""
+        answer = await self._request(
+            "host.check",
+            paths=list(paths),
+            port=port,
+            argv=list(argv),
+            python=python,
+            package=package,
+            env=dict(env or {}),
+        )
+        return values.decode_check(answer)
+
+    async def closed(self) -> str:
+        """Wait until the link has ended and return why."""
+        return await asyncio.shield(self._ended)
+
+    async def close(self) -> None:
+        """End the agent; servers keep running, the transport stays open."""
+        self._fail(f"the link to {self._host} was closed")
+        self._reader.cancel()
+        self._writer.cancel()
+        await asyncio.gather(self._reader, self._writer, return_exceptions=True)
+        self._process.write_eof()
+        await self._process.close()
+
+    async def _request(
+        self, op: str, *, timeout_s: float = _REQUEST_LIMIT_S, **arguments: object
+    ) -> Mapping[str, object]:
+        answer: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
+        number = self._post(op, **arguments)
+        self._answers[number] = answer
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await answer
+        except TimeoutError as error:
+            raise TimeLimitError(
+                f"the agent on {self._host} did not answer {op} within {timeout_s:g} s"
+            ) from error
+        finally:
+            self._answers.pop(number, None)
+
+    async def _stream(
+        self, op: str, merge: "_Merge", **arguments: object
+    ) -> AsyncGenerator[Frame, None]:
+        stream = _Stream(merge)
+        number = self._post(op, **arguments)
+        self._streams[number] = stream
+        try:
+            while (frame := await stream.next()) is not None:
+                yield frame
+        finally:
+            if self._streams.pop(number, None) is not None and not self._ended.done():
+                self._post("cancel", target=number)
+
+    def _post(self, op: str, **arguments: object) -> int:
+        if self._ended.done():
+            raise LinkLostError(self._ended.result())
+        number = next(self._numbers)
+        self._outgoing.put_nowait(encode_frame({"id": number, "op": op, **arguments}))
+        return number
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                await self._process.write(await self._outgoing.get())
+        except HostError:
+            # The reader's side knows better why; it also says so when the agent never started.
+            await asyncio.wait([self._reader])
+
+    async def _read(self) -> None:
+        try:
+            while data := await self._process.read(_READ_BYTES):
+                for frame in self._decoder.feed(data):
+                    self._take(frame)
+            reason = await self._end_reason()
+        except (AgentError, HostError) as error:
+            reason = str(error)
+        self._fail(reason)
+
+    def _take(self, frame: Frame) -> None:
+        head = frame.head
+        if not self._hello.done():
+            self._hello.set_result(values.decode_facts(head.get("hello")))
+            return
+        number = head.get("id")
+        if not isinstance(number, int):
+            raise AgentError(f"the agent on {self._host} sent a frame without id", kind="protocol")
+        stream = self._streams.get(number)
+        if "item" in head:
+            if stream is not None:
+                stream.push(frame)
+            return
+        error = _error_of(head)
+        if stream is not None:
+            del self._streams[number]
+            stream.end(error)
+        answer = self._answers.get(number)
+        if answer is not None and not answer.done():
+            ok = head.get("ok")
+            if error is None and not isinstance(ok, Mapping):
+                error = AgentError("the agent sent an empty answer", kind="protocol")
+            if error is not None:
+                answer.set_exception(error)
+            elif isinstance(ok, Mapping):
+                answer.set_result(ok)
+
+    def _fail(self, reason: str) -> None:
+        if self._ended.done():
+            return
+        self._ended.set_result(reason)
+        if not self._hello.done():
+            self._hello.set_exception(HostError(reason))
+            # It may be that nobody waits for it any more.
+            self._hello.exception()
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(LinkLostError(reason))
+        for stream in self._streams.values():
+            stream.end(LinkLostError(reason))
+        self._streams.clear()
+
+    async def _end_reason(self) -> str:
+        try:
+            async with asyncio.timeout(2.0):
+                status = await self._process.wait()
+        except TimeoutError:
+            return f"the agent on {self._host} closed its output"
+        said = self._process.stderr_tail() or self._said_before()
+        if status == NO_PYTHON_STATUS and not self._decoder.started:
+            return str(_no_python(self._host, said))
+        ended = "ended" if self._decoder.started else "did not start"
+        return f"the agent on {self._host} {ended} (status {status})" + (
+            f": {said}" if said else ""
+        )
+
+    def _said_before(self) -> str:
+        return self._decoder.noise.decode("utf-8", "replace").strip()[-500:]
+
+
+class _Stream:
+    """Frames of one stream on their way to its reader."""
+
+    def __init__(self, merge: "_Merge") -> None:
+        self._merge = merge
+        self._frames: deque[Frame] = deque()
+        self._changed = asyncio.Event()
+        self._over = False
+        self._error: Exception | None = None
+
+    def push(self, frame: Frame) -> None:
+        self._merge(self._frames, frame)
+        self._changed.set()
+
+    def end(self, error: Exception | None) -> None:
+        self._over, self._error = True, error
+        self._changed.set()
+
+    async def next(self) -> Frame | None:
+        """Return the next frame, ``None`` at the end; raises what ended the stream."""
+        while not self._frames:
+            if self._over:
+                if self._error is not None:
+                    raise self._error
+                return None
+            self._changed.clear()
+            await self._changed.wait()
+        return self._frames.popleft()
+
+
+def _keep_all(frames: deque[Frame], frame: Frame) -> None:
+    frames.append(frame)
+
+
+def _keep_latest(frames: deque[Frame], frame: Frame) -> None:
+    frames.clear()
+    frames.append(frame)
+
+
+def _merge_runs(frames: deque[Frame], frame: Frame) -> None:
+    if not frames:
+        frames.append(frame)
+        return
+    before, after = _item(frames.pop()), _item(frame)
+    runs: dict[object, object] = {}
+    gone: dict[object, None] = {}
+    for item in (before, after):
+        for run_id in values.take_sequence(item, "gone"):
+            runs.pop(run_id, None)
+            gone[run_id] = None
+        for run in values.take_sequence(item, "runs"):
+            run_id = _id_of(run)
+            gone.pop(run_id, None)
+            runs[run_id] = run
+    item = {"runs": list(runs.values()), "gone": list(gone)}
+    frames.append(Frame(head={"id": frame.head["id"], "item": item}))
+
+
+def _id_of(run: object) -> object:
+    record = run.get("record") if isinstance(run, Mapping) else None
+    return record.get("id") if isinstance(record, Mapping) else None
+
+
+def _item(frame: Frame) -> Mapping[str, object]:
+    item = frame.head.get("item")
+    if not isinstance(item, Mapping):
+        raise AgentError("the agent sent an item that is no object", kind="protocol")
+    return item
+
+
+def _error_of(head: Mapping[str, object]) -> AgentError | None:
+    error = head.get("error")
+    if error is None:
+        return None
+    if not isinstance(error, Mapping):
+        return AgentError("the agent sent a malformed error", kind="protocol")
+    return AgentError(str(error.get("message")), kind=str(error.get("kind")))
+
+
+def _no_python(host: str, said: str) -> HostError:
+    return HostError(
+        f"no python3 on {host} ({said})",
+        hint="install python3 or set python = ... for this host in hosts.toml",
+    )

@@ -1,0 +1,80 @@
+"""The agent's messages as values: strict decoding, so that a malformed one never goes further."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from eaglemon.core.hosts import HostFacts, HostSample
+from eaglemon.core.runs import HostCheck, RunRecord, RunRequest, RunStatus
+from eaglemon.errors import AgentError
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+def decode(value: object, kind: type[_T], what: str) -> _T:
+    """Return ``value`` (of JSON) as a value of ``kind``; raises ``AgentError``."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise AgentError(f"the agent sent a malformed {what}: {error}", kind="protocol") from error
+
+
+def decode_facts(hello: object) -> HostFacts:
+    """Return the content of the agent's hello."""
+    if not isinstance(hello, Mapping):
+        raise AgentError("the agent sent no hello", kind="protocol")
+    values = dict(hello)
+    values["agent_protocol"] = values.pop("protocol", None)
+    values["python_version"] = values.pop("python", None)
+    return decode(values, HostFacts, "hello")
+
+
+def decode_sample(item: Mapping[str, object]) -> HostSample:
+    """Return the sample of a ``gpus.watch`` item."""
+    return decode(item.get("sample"), HostSample, "GPU sample")
+
+
+def decode_record(answer: Mapping[str, object]) -> RunRecord:
+    """Return the record of a ``run.start`` answer."""
+    return decode(answer.get("record"), RunRecord, "run record")
+
+
+def decode_check(answer: Mapping[str, object]) -> HostCheck:
+    """Return the answer of ``host.check``."""
+    return decode(answer, HostCheck, "host check")
+
+
+def decode_runs(values: Iterable[object]) -> tuple[RunStatus, ...]:
+    """Return the runs that can be read; one damaged ``run.json`` must not hide the others."""
+    runs = []
+    for value in values:
+        try:
+            runs.append(decode(value, RunStatus, "run status"))
+        except AgentError as error:
+            _log.warning("left out a run: %s", error)
+    return tuple(runs)
+
+
+def encode_request(request: RunRequest) -> Mapping[str, object]:
+    """Return a request to start a run as JSON values."""
+    values: Mapping[str, object] = msgspec.to_builtins(request)
+    return values
+
+
+def take_number(values: Mapping[str, object], key: str) -> float:
+    """Return a number of a message."""
+    value = values.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise AgentError(f"the agent sent no {key}", kind="protocol")
+    return value
+
+
+def take_sequence(values: Mapping[str, object], key: str) -> Sequence[object]:
+    """Return a list of a message."""
+    value = values.get(key)
+    if not isinstance(value, list):
+        raise AgentError(f"the agent sent no {key}", kind="protocol")
+    return value

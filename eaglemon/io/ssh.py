@@ -1,0 +1,86 @@
+"""The ``ssh`` transport: one connection, all channels share it.
+
+``~/.ssh/config``, the key agent and known_hosts count as they do for OpenSSH's client. asyncssh is
+imported when the first connection is made: the console paints before that.
+"""
+
+import asyncio
+import base64
+from typing import TYPE_CHECKING
+
+from eaglemon.core.hosts import HostSpec
+from eaglemon.errors import HostError, TimeLimitError
+from eaglemon.io.transport import Completed
+
+if TYPE_CHECKING:
+    from eaglemon.io.ssh_session import SshProcess, SshSession, SshStream
+
+_UNSAFE_IN_QUOTES = frozenset("'\\!\n\r")
+
+
+class SshTransport:
+    """A host reached over SSH."""
+
+    def __init__(self, spec: HostSpec) -> None:
+        self.name = spec.name
+        self._spec = spec
+        self._session: SshSession | None = None
+        self._lock = asyncio.Lock()
+
+    async def connect(self) -> None:
+        """Connect and log in; raises ``HostError`` that names the cause and the fix."""
+        from eaglemon.io.ssh_session import open_session  # noqa: PLC0415 -- loads asyncssh
+
+        async with self._lock:
+            if self._session is None:
+                self._session = await open_session(self._spec)
+
+    async def open_process(self, command: str) -> "SshProcess":
+        """Start ``command`` with the host's ``sh``, whatever the login shell is."""
+        return await self._live().open_process(quote_for_login_shell(command))
+
+    async def open_stream(self, host: str, port: int) -> "SshStream":
+        """Connect to a TCP port as seen from the host."""
+        return await self._live().open_stream(host, port)
+
+    async def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 30.0) -> Completed:
+        """Run ``command`` to its end; raises ``TimeLimitError`` after ``timeout_s``."""
+        process = await self.open_process(command)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await process.communicate(stdin)
+        except TimeoutError as error:
+            raise TimeLimitError(
+                f"a command on {self.name} did not end within {timeout_s:g} s: {command[:80]}"
+            ) from error
+        finally:
+            await process.close()
+
+    async def wait_closed(self) -> str:
+        """Wait until the connection is gone and return why."""
+        if self._session is None:
+            return f"{self.name}: not connected"
+        return await self._session.wait_closed()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _live(self) -> "SshSession":
+        if self._session is None:
+            raise HostError(f"{self.name} is not connected")
+        return self._session
+
+
+def quote_for_login_shell(command: str) -> str:
+    """Return a line that runs ``command`` with ``sh`` under any login shell.
+
+    fish and csh read quotes and backslashes otherwise than sh: what they would misread is sent as
+    base64.
+    """
+    if not _UNSAFE_IN_QUOTES & set(command):
+        return f"exec sh -c '{command}'"
+    packed = base64.b64encode(command.encode()).decode()
+    return f"exec sh -c 'eval \"$(echo {packed} | base64 -d)\"'"

@@ -1,0 +1,196 @@
+"""What SSH failures mean, in words, with the next step. Imported once asyncssh is in use."""
+
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncssh
+
+from eaglemon.errors import HostError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Whom a connection is for, with ``~/.ssh/config`` taken into account."""
+
+    name: str
+    """As the console calls it."""
+    address: str
+    port: int
+    user: str
+    known_hosts: tuple[str, ...]
+    """Files that exist, else the one where a new key is to be added."""
+    has_known_hosts: bool
+    keys: tuple[str, ...]
+    """Private key files that exist."""
+
+    @property
+    def place(self) -> str:
+        """``address:port``."""
+        return f"{self.address}:{self.port}"
+
+    @property
+    def ssh(self) -> str:
+        """The command by which a person would connect."""
+        port = "" if self.port == 22 else f"-p {self.port} "
+        return f"ssh {port}{self.user}@{self.address}"
+
+
+@dataclass(slots=True)
+class Offered:
+    """The host key that was refused, if any."""
+
+    key: asyncssh.SSHKey | None = None
+    host: str = ""
+    address: str = ""
+    port: int = 22
+
+    def note(self, host: str, address: str, port: int, key: asyncssh.SSHKey) -> None:
+        """Keep a refused key."""
+        self.host, self.address, self.port, self.key = host, address, port, key
+
+
+def explain_connect(target: Target, error: Exception, offered: Offered) -> HostError:
+    """Say why a connection could not be made and what to do."""
+    if isinstance(error, asyncssh.HostKeyNotVerifiable):
+        return _explain_key(target, error, offered)
+    if isinstance(error, asyncssh.PermissionDenied):
+        return _explain_denied(target)
+    text = str(error) or type(error).__name__
+    return (
+        _explain_network(target, error)
+        or _explain_settings(target, error)
+        or HostError(
+            f"{target.name}: cannot connect to {target.place}: {text}", hint=f"try {target.ssh}"
+        )
+    )
+
+
+def explain_loss(name: str, error: Exception | None) -> str:
+    """Say why a connection that was up has ended."""
+    if error is None:
+        return f"{name}: the connection was closed"
+    text = str(error) or type(error).__name__
+    if "keepalive" in text.lower():
+        return f"{name}: the host has stopped answering (no keepalive came back)"
+    return f"{name}: the connection was lost: {text}"
+
+
+def find_changed_key(
+    files: Sequence[str], host: str, address: str, port: int
+) -> tuple[str, int] | None:
+    """Return (file, line) of a known_hosts entry for this host, whatever its key."""
+    for file in files:
+        try:
+            lines = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            continue
+        for number, line in enumerate(lines, start=1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            try:
+                found = asyncssh.import_known_hosts(line).match(host, address, port)
+            except ValueError:
+                continue
+            if found[0] or found[1]:
+                return file, number
+    return None
+
+
+def _explain_network(target: Target, error: Exception) -> HostError | None:
+    name, place = target.name, target.place
+    if isinstance(error, socket.gaierror):
+        return HostError(
+            f"{name}: no host named {target.address} is known ({error.strerror})",
+            hint="correct address in hosts.toml or HostName in ~/.ssh/config",
+        )
+    if isinstance(error, ConnectionRefusedError):
+        return HostError(
+            f"{name}: {place} refused the connection",
+            hint="see whether sshd runs there and on that port",
+        )
+    if isinstance(error, TimeoutError) or (
+        isinstance(error, asyncssh.ConnectionLost) and "timeout" in str(error).lower()
+    ):
+        return HostError(
+            f"{name}: {place} did not answer in time",
+            hint=f"see whether the host is up and reachable: {target.ssh}",
+        )
+    if isinstance(error, asyncssh.ChannelOpenError):
+        return HostError(
+            f"{name}: the jump host cannot reach {place}: {error.reason}",
+            hint="see whether the host is up, as seen from there",
+        )
+    return None
+
+
+def _explain_settings(target: Target, error: Exception) -> HostError | None:
+    if isinstance(error, PermissionError | FileNotFoundError) and error.filename:
+        return HostError(
+            f"{target.name}: cannot read {error.filename}: {error.strerror}",
+            hint="correct its path or its mode",
+        )
+    if isinstance(error, asyncssh.ConfigParseError):
+        return HostError(
+            f"{target.name}: the OpenSSH configuration cannot be read: {error}",
+            hint="correct that line",
+        )
+    if isinstance(error, asyncssh.KeyImportError):
+        return HostError(
+            f"{target.name}: a private key cannot be read: {error}", hint="check the file"
+        )
+    return None
+
+
+def _explain_key(
+    target: Target, error: asyncssh.HostKeyNotVerifiable, offered: Offered
+) -> HostError:
+    file = target.known_hosts[0]
+    if offered.key is None:
+        return HostError(
+            f"{target.name}: the host key on the way to {target.place} is not trusted: "
+            f"{error.reason}",
+            hint=f"connect once with {target.ssh}, compare the fingerprint and accept it",
+        )
+    print_ = f"{offered.key.get_algorithm()} {offered.key.get_fingerprint()}"
+    entry = find_changed_key(target.known_hosts, offered.host, offered.address, offered.port)
+    if entry is not None:
+        return HostError(
+            f"{target.name}: the host key of {target.place} has CHANGED: it offers {print_}, "
+            f"but {entry[0]} line {entry[1]} has another; somebody may be in between",
+            hint="ask who runs the host; if the change is right, remove that line and connect "
+            f"once with {target.ssh}",
+        )
+    port = "" if offered.port == 22 else f"-p {offered.port} "
+    return HostError(
+        f"{target.name}: the host key of {target.place} is unknown: it offers {print_}, and "
+        f"{file} has no entry for it",
+        hint=f"compare the fingerprint, then connect once with {target.ssh}, or run "
+        f"ssh-keyscan {port}{offered.host} >> {file}",
+    )
+
+
+def _explain_denied(target: Target) -> HostError:
+    locked = [key for key in target.keys if _is_encrypted(key)]
+    tried = [key for key in target.keys if key not in locked]
+    said = f"keys tried: {', '.join(tried) if tried else 'none but those of the key agent'}"
+    hint = f"see that {target.ssh} works without a password (ssh-copy-id, ssh-add)"
+    if locked:
+        said += f"; left out, because encrypted: {', '.join(locked)}"
+        hint = f"run ssh-add {locked[0]}, so that the key agent has it"
+    return HostError(
+        f"{target.name}: {target.place} does not let {target.user} in ({said})", hint=hint
+    )
+
+
+def _is_encrypted(path: str) -> bool:
+    try:
+        asyncssh.read_private_key(path)
+    except asyncssh.KeyEncryptionError:
+        return True
+    except asyncssh.KeyImportError as error:
+        return "passphrase" in str(error).lower()
+    except (OSError, ValueError):
+        return False
+    return False
