@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from eaglemon.app.api import Eaglemon
 from eaglemon.core.hosts import LinkState
 from eaglemon.core.phases import PHASE_TITLES
-from eaglemon.core.units import duration, gib_pair, length, memory, plural, rate
+from eaglemon.core.units import duration, gib_pair, latency, length, memory, plural, rate
 from eaglemon.core.views import PhaseState, PhaseView, ServerView
 from eaglemon.errors import EaglemonError, ServerError
 
@@ -147,7 +147,7 @@ async def _probe(job: _Job) -> _Found:
     ttft_s = figures.ttft_s.median if figures.ttft_s else None
     return _Found(
         f"{figures.ok} requests, {rate(figures.total_tok_s)} tok/s, first token after "
-        f"{duration(ttft_s)}, accept length {length(figures.accept_length)}",
+        f"{latency(ttft_s)}, accept length {length(figures.accept_length)}",
         (),
         {
             "total_tok_s": figures.total_tok_s,

@@ -70,7 +70,7 @@ def command(
         diagnostics.talk(f"started {server_id} on {host.name}: {plan.shell_line}")
         if wait:
             waiting = console.wait(server_id, timeout_s=timeout)
-            server = await session.with_progress(console, server_id, waiting)
+            server = await session.with_progress(console, server_id, waiting, from_start=True)
         return plan, server
 
     if dry_run:

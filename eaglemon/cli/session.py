@@ -85,9 +85,17 @@ def unreachable(snapshot: Snapshot) -> list[str]:
     ]
 
 
-async def with_progress(console: Eaglemon, server_id: str, work: Awaitable[Result]) -> Result:
-    """Await ``work`` while a line on stderr tells each step of the server."""
+async def with_progress(
+    console: Eaglemon, server_id: str, work: Awaitable[Result], *, from_start: bool = False
+) -> Result:
+    """Await ``work`` while a line on stderr tells each step of the server.
+
+    ``from_start`` also tells the steps that it has already gone through.
+    """
     progress = Progress()
+    known = console.snapshot().server(server_id)
+    if known is not None and not from_start:
+        progress.lines(known)
 
     def tell(snapshot: Snapshot) -> None:
         server = snapshot.server(server_id)

@@ -33,7 +33,8 @@ def command(
     async def work(console: Eaglemon) -> ServerView:
         found = await session.find_server(console, server)
         waiting = console.wait(found.id, timeout_s=timeout)
-        return await session.with_progress(console, found.id, waiting)
+        from_start = not found.state.ended
+        return await session.with_progress(console, found.id, waiting, from_start=from_start)
 
     view = session.run_on(
         invocation.hosts(hosts),

@@ -12,6 +12,7 @@ import msgspec
 
 from eaglemon.core.problems import Problem, did_you_mean
 from eaglemon.core.profiles import FlagValue, Limits, ProbeDefaults, Profile, Speculation
+from eaglemon.engines import ENGINES
 from eaglemon.errors import UsageError
 from eaglemon.io.tomlfile import TomlFile
 from eaglemon.io.typed import field_hints, flag_from_text, from_text, typed_fields, words_for
@@ -66,7 +67,9 @@ def build(
 ) -> Profile | list[Problem]:
     """Return the profile, or all that is wrong with it."""
     values, problems = _typed_profile(merged, file, path)
-    for required in ("engine", "model", "port"):
+    if "port" not in merged and merged.get("engine") in ENGINES:
+        values["port"] = ENGINES[str(merged["engine"])].default_port
+    for required in ("engine", "model"):
         if required not in merged:
             hint = f"add {required} = ... or extends = a profile that has it"
             problems.append(file.problem((*path, required), "is missing", hint=hint))
@@ -111,6 +114,10 @@ def _typed_profile(
         problems += wrong
     else:
         problems.append(file.problem((*path, "flags"), "must be a table"))
+    name = values.get("engine")
+    if name is not None and name not in ENGINES:
+        hint = did_you_mean(str(name), ENGINES)
+        problems.append(file.problem((*path, "engine"), f"unknown engine {name!r}", hint=hint))
     extends = raw.get("extends")
     if extends is not None and not isinstance(extends, str):
         problems.append(file.problem((*path, "extends"), "must be the name of a profile"))

@@ -169,6 +169,10 @@ def test_circles_are_refused_and_hide_nothing_else(load: Load) -> None:
             ("bad.toml:3: limits.ready_s", "more than 0"),
         ),
         ('extends = "sglang-eagle3"\n[probe]\nrequests = 0\n', ("bad.toml:3", "1 or more")),
+        (
+            'engine = "sglng"\nmodel = "x"\n',
+            ("bad.toml:1: engine", "did you mean 'sglang'"),
+        ),
         ('model = "x"\nport = 1\n', ("bad.toml: engine", "is missing")),
         ('extends = "sglang-eagle3"\nname = "x"\n', ("bad.toml:2: name", "not a known key")),
     ],
@@ -185,6 +189,11 @@ def test_a_broken_file_names_line_key_and_fix(
         store.get("bad")
     assert caught.value.exit_code == 2
     assert parts[0] in str(caught.value)
+
+
+def test_the_port_is_the_engines_unless_given(load: Load) -> None:
+    store = load({"user/profiles/a.toml": 'engine = "vllm"\nmodel = "x"\n'})
+    assert store.get("a").port == 8000
 
 
 def test_all_problems_of_a_file_are_told_at_once(load: Load) -> None:
