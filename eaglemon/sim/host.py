@@ -67,6 +67,11 @@ class SimHost:
         """``EAGLEMON_SIM_DIR`` of the host, for switches such as ``hang``."""
         return self.folder / "sim"
 
+    def cut(self) -> None:
+        """Break every connection without a goodbye, as a lost network does."""
+        for connection in tuple(self._connections):
+            connection.abort()
+
     async def __aenter__(self) -> HostSpec:
         if sys.platform == "win32":
             raise UsageError(

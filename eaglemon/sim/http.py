@@ -121,9 +121,7 @@ class HttpServer:
         self._no_streams.clear()
         gone = asyncio.create_task(_wait_gone(reader))
         try:
-            async for piece in stream:
-                if gone.done() or writer.is_closing():
-                    raise ConnectionResetError
+            while (piece := await _next_or_gone(stream, gone)) is not None:
                 writer.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
                 await writer.drain()
             writer.write(b"0\r\n\r\n")
@@ -137,6 +135,20 @@ class HttpServer:
             close = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
+
+
+async def _next_or_gone(stream: AsyncIterator[bytes], gone: asyncio.Task[None]) -> bytes | None:
+    """Return the next piece, ``None`` at the end; raises when the client leaves first."""
+    taking = asyncio.ensure_future(anext(stream, None))
+    try:
+        await asyncio.wait({taking, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not taking.done():
+            raise ConnectionResetError
+        return taking.result()
+    finally:
+        if not taking.done():
+            taking.cancel()
+            await asyncio.gather(taking, return_exceptions=True)
 
 
 async def _wait_gone(reader: asyncio.StreamReader) -> None:

@@ -1,7 +1,8 @@
 """The connection between the front process of a simulated engine and the one that decodes.
 
 JSON lines over a socket pair. Towards the decoding process: ``{"add": {...}}``, ``{"abort": id}``,
-``{"ask": name}``, ``{"end": true}``. Back: ``{"out": [[id, new, accepted, finish], ...]}``,
+``{"ask": name}``, ``{"end": true}``. Back:
+``{"out": [[id, new, accepted, finish], ...], "load": [running, waiting, tokens]}``,
 ``{"told": name, ...}`` and whatever the engine adds.
 """
 
@@ -163,6 +164,8 @@ class Core:
 
     def __init__(self, decoder: Decoder) -> None:
         self.decoder = decoder
+        self.orphaned = False
+        """The front process went away without saying so."""
         self._wake = asyncio.Event()
         self._ended = False
 
@@ -189,6 +192,7 @@ class Core:
             await asyncio.gather(listening, return_exceptions=True)
 
     async def _listen(self) -> None:
+        self.orphaned = True
         while (message := await self.channel.receive()) is not None:
             added, asked, aborted = message.get("add"), message.get("ask"), message.get("abort")
             if isinstance(added, dict):
@@ -198,6 +202,7 @@ class Core:
             elif isinstance(aborted, str):
                 self.decoder.abort(aborted)
             if message.get("end"):
+                self.orphaned = False
                 break
             self._wake.set()
         self._ended = True
@@ -235,6 +240,10 @@ class Core:
 
     def _send(self, outputs: list[Output]) -> None:
         if outputs:
+            decoder = self.decoder
             self.channel.send(
-                {"out": [[one.id, one.new_tokens, one.accepted, one.finish] for one in outputs]}
+                {
+                    "out": [[one.id, one.new_tokens, one.accepted, one.finish] for one in outputs],
+                    "load": [decoder.running, decoder.waiting, decoder.tokens],
+                }
             )

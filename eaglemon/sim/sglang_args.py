@@ -1,10 +1,10 @@
 """SGLang's command line: parsed and resolved as ``sglang.launch_server`` 0.5.16 does."""
 
 import argparse
-import re
 from dataclasses import dataclass, field
 
 from eaglemon.sim.console import SglangConsole
+from eaglemon.sim.models import architecture_of, weight_gb
 from eaglemon.sim.sglang_flags import LISTS, SWITCHES, VALUES
 
 VERSION = "0.5.16"
@@ -65,8 +65,6 @@ _CHOICES = {
     ),
 }
 _ALGORITHMS = frozenset({"EAGLE", "EAGLE3", "NEXTN", "STANDALONE", "NGRAM", "DFLASH", "DSPARK"})
-_LAYERED = (("kimi", "DeepseekV3"), ("deepseek", "DeepseekV3"), ("qwen3", "Qwen3"))
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)b\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +100,7 @@ class SglangArgs:
     @property
     def architecture(self) -> str:
         """Class of the target, guessed from its path."""
-        return f"{_family(self.model)}ForCausalLM"
+        return architecture_of(self.model)
 
     @property
     def weight_gb(self) -> float:
@@ -218,14 +216,6 @@ def resolve(argv: list[str], console: SglangConsole) -> SglangArgs:
     )
 
 
-def weight_gb(path: str) -> float:
-    """Guess the GiB of a model's bfloat16 weights from its path."""
-    sizes = _SIZE.findall(path)
-    if sizes:
-        return float(sizes[0]) * 2e9 / (1 << 30)
-    return 600.0 if "kimi" in path.lower() else 15.0
-
-
 def _speculation(found: dict[str, object], console: SglangConsole) -> tuple[int, int, int]:
     steps, topk = found["speculative_num_steps"], found["speculative_eagle_topk"]
     tokens = found["speculative_num_draft_tokens"]
@@ -253,8 +243,3 @@ def _check_path(path: str) -> None:
             "OSError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': "
             f"'{path}'. Use `repo_type` argument if needed."
         )
-
-
-def _family(path: str) -> str:
-    lowered = path.lower()
-    return next((name for mark, name in _LAYERED if mark in lowered), "Llama")

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from eaglemon.sim.console import SglangConsole, capture_bar, shard_bar
 from eaglemon.sim.memory import GIB, GpuMemory, OutOfMemoryError
+from eaglemon.sim.models import weight_gb
 from eaglemon.sim.settings import Settings
-from eaglemon.sim.sglang_args import SglangArgs, weight_gb
+from eaglemon.sim.sglang_args import SglangArgs
 
 _PREFILL_TOKENS = (
     *range(4, 33, 4),

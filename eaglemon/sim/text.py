@@ -14,7 +14,7 @@ _TEXT = """ Speculative decoding asks a small draft model for the next few token
  range(n)]. The sum of the first n odd numbers is n squared, because each square grows into the next
  by one odd number of tiles."""
 
-PIECES: tuple[str, ...] = tuple(re.findall(r" ?\w{1,6}|[^\w\s]", _TEXT.replace("\n", "")))
+PIECES: tuple[str, ...] = tuple(re.findall(r" ?\w{1,6}| ?[^\w\s]", _TEXT.replace("\n", "")))
 """Tokens; an answer takes them in order from a place that its prompt decides."""
 
 VOCABULARY = 4096
