@@ -53,10 +53,21 @@ def duration(seconds: float | None) -> str:
     return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
 
 
+def span(seconds: float) -> str:
+    """Return the length of a window as it is spoken of: ``5 s``, ``60 s``, ``15 m``, ``2 h``."""
+    if seconds <= 120 or seconds % 60:
+        return f"{seconds:.0f} s"
+    return (
+        f"{seconds / 60:.0f} m" if seconds < 7200 or seconds % 3600 else f"{seconds / 3600:.0f} h"
+    )
+
+
 def latency(seconds: float | None) -> str:
-    """Return the time of one answer: ``12 ms``, ``1.25 s``."""
+    """Return the time of one answer: ``0.4 ms``, ``12 ms``, ``1.25 s``."""
     if seconds is None:
         return UNKNOWN
+    if seconds < 0.00995:
+        return f"{seconds * 1000:.1f} ms"
     if seconds < 0.9995:
         return f"{seconds * 1000:.0f} ms"
     return f"{seconds:.2f} s"

@@ -12,6 +12,7 @@ from eaglemon.core.views import (
     CauseView,
     HealthView,
     LoadView,
+    PhaseState,
     ServerState,
     ServerView,
     StopView,
@@ -27,10 +28,11 @@ from eaglemon.tui.columns import (
     wrapped,
 )
 from eaglemon.tui.looks import HEALTH_LOOKS
+from eaglemon.tui.widgets.phase_track import track_lines
 from eaglemon.tui.widgets.server_list import look_of
 
 _DOT = " · "
-_LABEL_WIDTH = 9
+_LABEL_WIDTH = 11
 
 
 def title_line(server: ServerView, width: int, zone: tzinfo | None) -> Content:
@@ -74,7 +76,27 @@ def _since(server: ServerView, zone: tzinfo | None) -> str:
         return f" since {units.clock(server.ready_at, zone)} (took {took})"
     if server.exit is not None:
         return f" {server.exit}, after {units.duration(server.age_s)}"
-    return f" after {units.duration(server.age_s)}"
+    word = "after" if server.state.ended else "for"
+    return f" {word} {units.duration(server.age_s)}"
+
+
+def preview(server: ServerView, width: int, zone: tzinfo | None) -> Content:
+    """Return the short of a server, for beside the list: state, health, worth, cause."""
+    rows: list[Content | str] = [title_line(server, width, zone)]
+    if server.state.starting:
+        rows += track_lines(server.phases, width)
+    if not server.state.ended:
+        rows.append(health_line(server.health, width))
+    rows += startup_notes(server, width)
+    if server.acceptance is not None or server.load is not None:
+        rows.append(Content(""))
+        rows.append(load_line(server.load, width))
+        rows.append(acceptance(server.acceptance, server, width))
+    if server.cause is not None:
+        rows += [Content(""), cause(server.cause, width)]
+    if server.stop is not None:
+        rows += [Content(""), stop(server.stop, server.state, width)]
+    return lines(rows)
 
 
 def health_line(health: HealthView | None, width: int) -> Content:
@@ -90,20 +112,22 @@ def health_line(health: HealthView | None, width: int) -> Content:
         facts.append(f"in {units.latency(health.latency_s)}")
     facts.append(units.age(health.age_s))
     facts.append(units.plural(health.polls, "poll"))
-    known = Content.styled("".join(_DOT + fact for fact in facts), "$quiet")
-    detail = f"{_DOT}{plain(health.detail)}" if health.detail else ""
-    return first_that_fits(
-        width,
-        joined(verdict, known, Content.styled(detail, "$quiet")),
-        joined(verdict, known),
-        verdict,
-    )
+    if health.detail:
+        facts.append(plain(health.detail))
+    variants = [
+        joined(verdict, Content.styled("".join(_DOT + fact for fact in facts[:number]), "$quiet"))
+        for number in range(len(facts), -1, -1)
+    ]
+    return first_that_fits(width, *variants)
 
 
 def startup_notes(server: ServerView, width: int) -> list[Content]:
     """Return the lines under the phase track: what is waited for, and notes from the log."""
     result: list[Content] = []
-    if server.detail and not server.state.answering and not server.state.ended:
+    # The track already says what the detail of a running phase says.
+    tracked = any(phase.state is PhaseState.ACTIVE for phase in server.phases)
+    waiting = not server.state.answering and not server.state.ended
+    if server.detail and waiting and (server.stalled or not tracked):
         text = f"stalled: {server.detail}" if server.stalled else server.detail
         style = "$state-warning" if server.stalled else ""
         result += [Content.styled(line, style) for line in wrapped(text, width, 2)]
@@ -121,7 +145,7 @@ def acceptance(view: AcceptanceView | None, server: ServerView, width: int) -> C
     of = f" of {view.ceiling}" if view.ceiling is not None else ""
     value = units.length(view.accept_length)
     head = joined("accept length  ", Content.styled(value, "bold $chart-accept"), of)
-    window = "" if view.window_s is None else f"last {units.duration(view.window_s)}{_DOT}"
+    window = "" if view.window_s is None else f"last {units.span(view.window_s)}{_DOT}"
     source = Content.styled(f"{window}{view.source}{_DOT}{units.age(view.age_s)}", "$quiet")
     rows: list[Content | str] = []
     if head.cell_length + source.cell_length + 2 <= width:
@@ -131,19 +155,19 @@ def acceptance(view: AcceptanceView | None, server: ServerView, width: int) -> C
     if view.accept_length is not None and view.ceiling:
         rows.append(
             joined(
-                "length".ljust(_LABEL_WIDTH),
+                Content.styled(f"of {view.ceiling}".rjust(_LABEL_WIDTH - 1), "$quiet"),
+                " ",
                 bar(view.accept_length / view.ceiling, _bar_width(width), "$chart-accept"),
                 right(value, 6),
             )
         )
-    if view.per_position:
-        rows.append(Content.styled("position", "$quiet"))
     for number, share in enumerate(view.per_position, start=1):
+        label = f"position {number}" if number == 1 else str(number)
         rows.append(
             joined(
-                right(str(number), _LABEL_WIDTH - 1, "$quiet"),
+                right(label, _LABEL_WIDTH - 1, "$quiet"),
                 " ",
-                bar(share, _bar_width(width), "$chart-accept"),
+                bar(share, _bar_width(width), "$accept-bar"),
                 right(f"{share:.2f}", 6),
             )
         )
@@ -193,7 +217,7 @@ def probe(progress: ProbeProgress, width: int) -> Content:
         time = "" if left is None else f"{units.duration(left)} left"
     count = f"{progress.done}/{plan.requests}"
     share = progress.done / plan.requests if plan.requests else None
-    room = max(6, min(30, width - 50))
+    room = max(6, min(30, width - 36))
     rows: list[Content | str] = [
         first_that_fits(width, Content(plain(what)), Content(plain(plan.workload))),
         joined(

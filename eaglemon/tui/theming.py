@@ -30,6 +30,7 @@ SEMANTIC_DEFAULTS: dict[str, str] = {
     "cursor": "$primary 28%",
     "chart-speed": "$text-primary",
     "chart-accept": "$text-accent",
+    "accept-bar": "$accent 70%",
 }
 """Our own names in terms of the variables that every theme has."""
 

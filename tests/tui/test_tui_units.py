@@ -46,6 +46,13 @@ def test_durations(seconds: float, text: str) -> None:
     assert units.duration(seconds) == text
 
 
+def test_windows() -> None:
+    assert units.span(60) == "60 s"
+    assert units.span(300) == "5 m"
+    assert units.span(90) == "90 s"
+    assert units.span(7200) == "2 h"
+
+
 def test_memory() -> None:
     assert units.gib(112.4 * units.GIB) == "112.4"
     assert units.gib_pair(0, 140 * units.GIB) == "0.0/140.0"
@@ -68,6 +75,8 @@ def test_rates_and_shares() -> None:
 
 
 def test_times() -> None:
+    assert units.latency(0.0004) == "0.4 ms"
+    assert units.latency(0.00996) == "10 ms"
     assert units.latency(0.0124) == "12 ms"
     assert units.latency(0.9996) == "1.00 s"
     assert units.age(0.42) == "0.4 s ago"

@@ -34,8 +34,8 @@ class ConfirmStop(ModalScreen[bool]):
         with Vertical(classes="dialog"):
             yield Static(lines(stop_account(self._server, self._grace_s)))
             with Horizontal(classes="buttons"):
-                yield Button("Cancel  n", id="no")
-                yield Button(f"{self._verb} it  y", id="yes", variant="error")
+                yield Button("Cancel  n", id="no", compact=True)
+                yield Button(f"{self._verb} it  y", id="yes", variant="error", compact=True)
 
     def on_mount(self) -> None:
         """Cancel is the default."""

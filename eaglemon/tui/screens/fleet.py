@@ -3,12 +3,13 @@
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.containers import Horizontal
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from eaglemon.core import units
 from eaglemon.core.views import ServerView, Snapshot
+from eaglemon.tui import panels
 from eaglemon.tui.screens.base import ConsoleScreen
 from eaglemon.tui.settings import Settings
 from eaglemon.tui.widgets.host_list import HostList, host_of
@@ -22,13 +23,15 @@ class FleetScreen(ConsoleScreen):
     NAME = "fleet"
     TABS: ClassVar[tuple[str, ...]] = ("Hosts", "Servers")
     SHORT_TABS: ClassVar[tuple[str, ...]] = ("Hosts", "Srv")
-    GROUPS: ClassVar[tuple[tuple[str, ...], ...]] = (("hosts",), ("servers",))
+    GROUPS: ClassVar[tuple[tuple[str, ...], ...]] = (("hosts",), ("fleet-right", "servers"))
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._snapshot = Snapshot(at=0.0)
+        self._had_servers = False
         self._hosts = HostList(id="hosts")
         self._servers = ServerList(id="servers")
+        self._preview = Static(id="preview", classes="panel")
         self._filter = Input(
             placeholder="part of a name; enter keeps it, esc clears it", id="filter"
         )
@@ -37,11 +40,13 @@ class FleetScreen(ConsoleScreen):
         """Yield the two lists and the filter line."""
         with Horizontal(id="fleet-panels"):
             yield self._hosts
-            yield self._servers
+            with Vertical(id="fleet-right"):
+                yield self._servers
+                yield self._preview
         yield self._filter
 
     def on_mount(self) -> None:
-        """Start in the list of servers when both lists are shown."""
+        """Start with the hosts; there may be no server yet."""
         super().on_mount()
         self._hosts.add_class("panel")
         self._servers.add_class("panel")
@@ -72,15 +77,13 @@ class FleetScreen(ConsoleScreen):
         if self._settings.read_only:
             empty = "no servers"
         self._servers.show(snapshot, filter_text=wanted, empty=empty)
+        self._draw_preview()
         self._titles()
-
-    def select_server(self, server_id: str) -> None:
-        """Put the cursor on a server."""
-        self._servers.select(server_id)
-
-    def show_servers(self) -> None:
-        """Bring the list of servers to the front."""
-        self.switch_tab(1)
+        if snapshot.servers and not self._had_servers:
+            self._had_servers = True
+            # Where both lists are in sight, the keys are mostly about servers.
+            if self.has_class("-wide"):
+                self.switch_tab(1)
 
     def toggle_processes(self) -> bool:
         """Show or hide processes; return whether they are shown now."""
@@ -117,6 +120,7 @@ class FleetScreen(ConsoleScreen):
         """Actions follow the cursor of the servers."""
         event.stop()
         if event.row_list is self._servers:
+            self._draw_preview()
             self.post_message(self.SelectionChanged())
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
@@ -127,6 +131,19 @@ class FleetScreen(ConsoleScreen):
                 self._hosts.toggle_host(event.key)
             elif host_of(event.key):
                 self._hosts.toggle_processes()
+
+    def on_resize(self) -> None:
+        """The preview is made for a width."""
+        self.call_after_refresh(self._draw_preview)
+
+    def _draw_preview(self) -> None:
+        server = self.current_server()
+        self._preview.set_class(server is None, "-absent")
+        if server is None:
+            return
+        width = self._preview.content_size.width or self.size.width // 2 - 4
+        self._preview.border_title = Content("selected server ─ enter opens it")
+        self._preview.update(panels.preview(server, width, self._settings.zone))
 
     def _titles(self) -> None:
         hosts, servers = len(self._snapshot.hosts), len(self._snapshot.servers)

@@ -10,7 +10,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from eaglemon.tui.actions import ACTIONS, Scene, shown_key
-from eaglemon.tui.columns import lines
+from eaglemon.tui.columns import joined, lines
 from eaglemon.tui.looks import PHASE_LOOKS, SERVER_LOOKS, Look
 
 _MOVING = (
@@ -22,6 +22,8 @@ _MOVING = (
     ("esc", "back, close a dialog, clear the filter"),
 )
 _KEY_WIDTH = 11
+_SIGN_WIDTH = 13
+_SIGNS_A_LINE = 4
 
 
 class HelpScreen(ModalScreen[None]):
@@ -70,9 +72,9 @@ def help_lines(scene: Scene) -> list[Content]:
         Content.assemble((keys.ljust(_KEY_WIDTH), "bold $accent"), text) for keys, text in _MOVING
     ]
     result += [Content(""), _heading("States of a server")]
-    result.append(Content("  ").join([_sign(look) for look in SERVER_LOOKS.values()]))
+    result += _signs(list(SERVER_LOOKS.values()))
     result += [Content(""), _heading("Phases of a start")]
-    result.append(Content("  ").join([_sign(look) for look in PHASE_LOOKS.values()]))
+    result += _signs(list(PHASE_LOOKS.values()))
     result += [Content(""), _heading("Figures")]
     result.append(Content("accept length: tokens per verify step, the bonus token included"))
     result.append(Content("memory: as the driver reports it in use, without its reserved part"))
@@ -84,5 +86,9 @@ def _heading(text: str) -> Content:
     return Content.styled(text, "bold")
 
 
-def _sign(look: Look) -> Content:
-    return Content.styled(f"{look.glyph} {look.word}", look.style)
+def _signs(looks: list[Look]) -> list[Content]:
+    cells = [look.content(width=_SIGN_WIDTH) for look in looks]
+    return [
+        joined(*cells[start : start + _SIGNS_A_LINE])
+        for start in range(0, len(cells), _SIGNS_A_LINE)
+    ]

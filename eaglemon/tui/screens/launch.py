@@ -3,12 +3,13 @@
 import asyncio
 from typing import ClassVar
 
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Button, Checkbox, Input, Label, Select, Static, TextArea
+from textual.widgets import Button, Input, Label, Select, Static, TextArea
 
 from eaglemon.app.api import Eaglemon
 from eaglemon.core.problems import Problem, Severity, errors_among
@@ -34,6 +35,7 @@ class LaunchScreen(ModalScreen[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", show=False),
         Binding("ctrl+s", "launch", show=False, priority=True),
+        Binding("ctrl+f", "force", show=False, priority=True),
     ]
 
     def __init__(self, api: Eaglemon, settings: Settings, *, host: str | None) -> None:
@@ -46,7 +48,8 @@ class LaunchScreen(ModalScreen[str | None]):
         self._plan: LaunchPlan | None = None
         self._problems: list[Problem] = []
         self._checked = False
-        self._launching = False
+        self._launching: LaunchPlan | None = None
+        self._force = False
 
     def compose(self) -> ComposeResult:
         """Lay out the fields, then problems and command, then the buttons."""
@@ -76,9 +79,9 @@ class LaunchScreen(ModalScreen[str | None]):
                 yield Static("command", classes="caption")
                 yield Static(id="command-line")
             with Horizontal(classes="buttons"):
-                yield Checkbox("in spite of problems", id="force", compact=True)
-                yield Button("Cancel  esc", id="no")
-                yield Button("Launch  ctrl+s", id="yes", variant="primary")
+                yield Button("Launch anyway  ctrl+f", id="force", variant="error", compact=True)
+                yield Button("Cancel  esc", id="no", compact=True)
+                yield Button("Launch  ctrl+s", id="yes", variant="primary", compact=True)
 
     def on_mount(self) -> None:
         """Fill the form from the first profile."""
@@ -103,41 +106,49 @@ class LaunchScreen(ModalScreen[str | None]):
         event.stop()
         self._plan_again()
 
-    def on_checkbox_changed(self, event: Checkbox.Changed) -> None:
-        """Errors stop the launch only without the check mark."""
-        event.stop()
-        self._show()
-
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Launch or go back."""
         if event.button.id == "yes":
             self.action_launch()
+        elif event.button.id == "force":
+            self.action_force()
         else:
             self.action_leave()
 
     def action_leave(self) -> None:
         """Close the form, unless a launch is on its way."""
-        if self._launching:
+        if self._launching is not None:
             self.notify("the launch is on its way: wait for its answer", markup=False)
         else:
             self.dismiss(None)
 
     def action_launch(self) -> None:
-        """Launch what is planned."""
-        why_not = self._why_not()
+        """Launch what is planned, unless errors stand against it."""
+        self._start(force=False)
+
+    def action_force(self) -> None:
+        """Launch in spite of the problems."""
+        self._start(force=True)
+
+    def _start(self, *, force: bool) -> None:
+        self._force = force
+        why_not = self._why_not(force=force)
         if why_not is not None:
             self.notify(why_not, severity="warning", markup=False)
         elif self._plan is not None:
-            self._launching = True
+            self._launching = self._plan
             self._show()
-            self.run_worker(self._launch(self._plan), group="launch", exclusive=True)
+            self._launch()
 
-    async def _launch(self, plan: LaunchPlan) -> None:
-        force = self.query_one("#force", Checkbox).value
+    @work(exclusive=True, group="launch")
+    async def _launch(self) -> None:
+        plan = self._launching
+        if plan is None:
+            return
         try:
-            server_id = await self._api.launch(plan, force=force)
+            server_id = await self._api.launch(plan, force=self._force)
         except EaglemonError as error:
-            self._launching = False
+            self._launching = None
             self._problems = [Problem(where=plan.host, message=error.message, hint=error.hint)]
             self._show()
         else:
@@ -170,10 +181,14 @@ class LaunchScreen(ModalScreen[str | None]):
             return
         self._problems = []
         self._show()
-        self.run_worker(self._check(self._plan), group="check", exclusive=True)
+        self._check()
 
-    async def _check(self, plan: LaunchPlan) -> None:
+    @work(exclusive=True, group="check")
+    async def _check(self) -> None:
         await asyncio.sleep(self._settings.pace.check_s)
+        plan = self._plan
+        if plan is None:
+            return
         try:
             problems = await self._api.check(plan)
         except EaglemonError as error:
@@ -183,13 +198,13 @@ class LaunchScreen(ModalScreen[str | None]):
             self._checked = True
             self._show()
 
-    def _why_not(self) -> str | None:
-        if self._launching:
+    def _why_not(self, *, force: bool = False) -> str | None:
+        if self._launching is not None:
             return "launching: waiting for the host's answer"
         if self._plan is None:
             return "the form has an error: correct it first"
-        if errors_among(self._problems) and not self.query_one("#force", Checkbox).value:
-            return "problems stand against it: correct them, or tick 'in spite of problems'"
+        if errors_among(self._problems) and not force:
+            return "problems stand against it: correct them, or launch anyway with ctrl+f"
         return None
 
     def _show(self) -> None:
@@ -198,12 +213,14 @@ class LaunchScreen(ModalScreen[str | None]):
             text = "✓ nothing stands against it" if self._checked else "… asking the host"
             style = "$state-ready" if self._checked else "$quiet"
             rows = [Content.styled(text, style)]
-        if self._launching:
+        if self._launching is not None:
             rows = [Content.styled("▶ launching …", "$state-starting")]
         self.query_one("#problems", Static).update(lines(rows))
         command = plain(self._plan.shell_line) if self._plan else "-"
         self.query_one("#command-line", Static).update(Content(command))
         self.query_one("#yes", Button).disabled = self._why_not() is not None
+        against = self._checked and bool(errors_among(self._problems))
+        self.query_one("#force", Button).display = against and self._launching is None
 
 
 def _problem_lines(problem: Problem) -> list[Content]:

@@ -49,8 +49,8 @@ class ProbeDialog(ModalScreen[ProbePlan | None]):
                     yield Input(value, id=f"probe-{name}", compact=True)
             yield Static(id="probe-message")
             with Horizontal(classes="buttons"):
-                yield Button("Cancel  esc", id="no")
-                yield Button("Probe  ctrl+s", id="yes", variant="primary")
+                yield Button("Cancel  esc", id="no", compact=True)
+                yield Button("Probe  ctrl+s", id="yes", variant="primary", compact=True)
 
     def on_mount(self) -> None:
         """Name the dialog and start in the first field."""

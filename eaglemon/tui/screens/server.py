@@ -33,8 +33,8 @@ class ServerScreen(ConsoleScreen):
     GROUPS: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("startup", "cause", "stop"),
         ("measure", "accept"),
-        ("measure", "speed", "probe"),
-        ("log",),
+        ("measure", "speed", "bottom", "probe"),
+        ("bottom", "log"),
     )
 
     def __init__(self, api: Eaglemon, server_id: str, settings: Settings) -> None:
@@ -74,8 +74,9 @@ class ServerScreen(ConsoleScreen):
                 yield self._speed_chart
                 yield self._accept_caption
                 yield self._accept_chart
-        yield self._probe
-        yield self._log
+        with Horizontal(id="bottom"):
+            yield self._probe
+            yield self._log
 
     def on_mount(self) -> None:
         """Name the panels and follow the log."""
@@ -103,6 +104,11 @@ class ServerScreen(ConsoleScreen):
         """Lines are made for a width."""
         self.call_after_refresh(self._draw_again)
 
+    def switch_tab(self, number: int) -> None:
+        """Show a tab; the log takes all the room of its own."""
+        super().switch_tab(number)
+        self.set_class(self._tab == len(self.GROUPS) - 1, "-log-tab")
+
     def show_log(self) -> None:
         """Bring the log to the front."""
         self.switch_tab(len(self.GROUPS) - 1)
@@ -126,7 +132,8 @@ class ServerScreen(ConsoleScreen):
         inner = _inner_width(self._below_track, width - 4)
         self._track.show(server.phases)
         notes = panels.startup_notes(server, inner)
-        self._below_track.update(lines([panels.health_line(server.health, inner), *notes]))
+        health = [] if server.state.ended else [panels.health_line(server.health, inner)]
+        self._below_track.update(lines([*health, *notes]))
         self.query_one("#startup").border_title = Content(_startup_title(server))
         self._set(self._cause, server.cause is not None)
         if server.cause is not None:
@@ -135,9 +142,8 @@ class ServerScreen(ConsoleScreen):
         if server.stop is not None:
             self._stop.border_title = Content("Stop")
             self._stop.update(panels.stop(server.stop, server.state, width - 4))
-        # A server that never answered has nothing to measure: the log gets the room.
-        measured = not (server.cause is not None and server.ready_at is None)
-        self._set(self.query_one("#measure"), measured)
+        # Where there is nothing to measure, the log gets the room.
+        self._set(self.query_one("#measure"), _measured(server))
         self._draw_measurements(server)
         self._set(self._probe, server.probe is not None)
         if server.probe is not None:
@@ -167,6 +173,11 @@ class ServerScreen(ConsoleScreen):
 def _inner_width(widget: Widget, otherwise: int) -> int:
     # A panel on a tab in the background has no size yet.
     return widget.content_size.width or otherwise
+
+
+def _measured(server: ServerView) -> bool:
+    seen = server.acceptance or server.load or server.accept_history or server.tok_s_history
+    return server.state.answering or bool(seen)
 
 
 def _startup_title(server: ServerView) -> str:

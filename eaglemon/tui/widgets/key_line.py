@@ -1,7 +1,7 @@
 """The last line: the keys that can act now, dim where they cannot."""
 
+from textual import events
 from textual.content import Content
-from textual.style import Style
 from textual.widget import Widget
 
 from eaglemon.tui.actions import ACTIONS, Action, Scene, shown_key
@@ -20,6 +20,7 @@ class KeyLine(Widget):
     def __init__(self) -> None:
         super().__init__()
         self._scene: Scene | None = None
+        self._places: list[tuple[int, int, str]] = []
 
     def show(self, scene: Scene) -> None:
         """Show what can be done in ``scene``."""
@@ -33,18 +34,31 @@ class KeyLine(Widget):
             return Content("")
         width = self.size.width
         scene = self._scene
-        last = [_key(a, scene) for a in ACTIONS if a.id in _LAST]
-        shown: list[Content] = []
-        used = sum(key.cell_length + 2 for key in last)
+        reserved = _LAST if scene.screen == "fleet" else ("back", *_LAST)
+        last = [(a.id, _key(a, scene)) for a in ACTIONS if a.id in reserved]
+        shown: list[tuple[str, Content]] = []
+        used = sum(key.cell_length + 2 for _, key in last)
         for action in ACTIONS:
-            if action.id in _LAST or not _belongs(action, scene):
+            if action.id in reserved or not _belongs(action, scene):
                 continue
             key = _key(action, scene)
             if used + key.cell_length + 2 > width:
                 continue
             used += key.cell_length + 2
-            shown.append(key)
-        return Content("  ").join([*shown, *last])
+            shown.append((action.id, key))
+        self._places = []
+        x = 0
+        for action_id, key in [*shown, *last]:
+            self._places.append((x, x + key.cell_length, action_id))
+            x += key.cell_length + 2
+        return Content("  ").join([key for _, key in [*shown, *last]])
+
+    async def on_click(self, event: events.Click) -> None:
+        """Carry out the action whose key was clicked."""
+        offset = event.get_content_offset(self)
+        for start, end, action_id in self._places:
+            if offset is not None and start <= offset.x < end:
+                await self.run_action(f"app.act('{action_id}')")
 
 
 def _belongs(action: Action, scene: Scene) -> bool:
@@ -52,8 +66,8 @@ def _belongs(action: Action, scene: Scene) -> bool:
         return scene.probing
     if not action.important:
         return False
-    if action.id in {"back"}:
-        return scene.screen != "fleet"
+    if action.id == "back":
+        return scene.filtered
     if action.id in {"open", "filter", "processes"}:
         return scene.screen == "fleet"
     return True
@@ -62,8 +76,7 @@ def _belongs(action: Action, scene: Scene) -> bool:
 def _key(action: Action, scene: Scene) -> Content:
     can = action.why_not(scene) is None
     label = "go on" if action.id == "pause" and scene.paused else action.label
-    content = joined(
+    return joined(
         Content.styled(shown_key(action), "bold $accent" if can else "$quiet"),
         Content.styled(f" {label}", "" if can else "$quiet"),
     )
-    return content.stylize(Style.from_meta({"@click": f"app.act('{action.id}')"}))

@@ -56,7 +56,9 @@ class LogView(Log):
             self._waiting.append(clean(line))
             self._total += 1
         self._dropped += dropped
-        if self._timer is None:
+        if self._flush_s <= 0:
+            self.flush()
+        elif self._timer is None:
             self._timer = self.set_timer(self._flush_s, self.flush)
 
     def end(self, reason: str = "") -> None:

@@ -17,6 +17,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.visual import Visual
 
+_HIDDEN_WIDTH = 60
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -34,6 +36,7 @@ class RowList(ScrollView, can_focus=True):
     DEFAULT_CSS = """
     RowList {
         scrollbar-size-vertical: 1;
+        scrollbar-gutter: stable;
         overflow-x: hidden;
         & > .row-list--header { color: $quiet; }
         & > .row-list--cursor { background: $cursor 50%; }
@@ -88,9 +91,8 @@ class RowList(ScrollView, can_focus=True):
 
     def rebuild(self) -> None:
         """Build the rows again and draw those that differ."""
-        width = self.size.width
-        if width <= 0:
-            return
+        # Hidden lists have no width yet, but actions need to know what is in them.
+        width = self._width or _HIDDEN_WIDTH
         header, rows = self.build(width)
         before, before_header = self._rows, self._header
         self._header, self._rows = header, tuple(rows)
@@ -106,7 +108,7 @@ class RowList(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Draw one visible line."""
-        width = self.size.width
+        width = self._width
         if self._header is not None and y == 0:
             return self._strip(self._header, "row-list--header", width)
         index = self.scroll_offset.y + y - self._header_height
@@ -159,6 +161,10 @@ class RowList(ScrollView, can_focus=True):
             self.post_message(self.Chosen(self, self._cursor))
 
     @property
+    def _width(self) -> int:
+        return self.scrollable_content_region.width
+
+    @property
     def _header_height(self) -> int:
         return 0 if self._header is None else 1
 
@@ -207,7 +213,7 @@ class RowList(ScrollView, can_focus=True):
     def _refresh_row(self, index: int) -> None:
         y = index + self._header_height - self.scroll_offset.y
         if 0 <= y < self.size.height:
-            self.refresh(Region(0, y, self.size.width, 1))
+            self.refresh(Region(0, y, self._width, 1))
 
     def _strip(self, content: Content, component: str | None, width: int) -> Strip:
         names = () if component is None else (component,)

@@ -90,7 +90,7 @@ class StripChart(Widget):
                     Content.styled(f"{label}{edge}", "$quiet"), Content.styled(text, self._style)
                 )
             )
-        before = f"-{units.duration(self._window_s)}"
+        before = f"-{units.span(self._window_s)}"
         axis = " " * _LABEL_WIDTH + "└" + before + "now".rjust(width - len(before))
         rows.append(Content.styled(axis, "$quiet"))
         return lines(rows)

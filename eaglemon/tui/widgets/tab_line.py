@@ -1,8 +1,8 @@
 """Tabs over panels on a narrow terminal: one panel at a time instead of all side by side."""
 
+from textual import events
 from textual.content import Content
 from textual.message import Message
-from textual.style import Style
 from textual.widget import Widget
 
 from eaglemon.tui.columns import first_that_fits, joined
@@ -33,9 +33,18 @@ class TabLine(Widget):
         self._active = active
         self.refresh()
 
-    def action_switch(self, number: int) -> None:
-        """Ask for the tab with this number."""
-        self.post_message(self.Switched(number))
+    def on_click(self, event: events.Click) -> None:
+        """Ask for the tab that was clicked."""
+        offset = event.get_content_offset(self)
+        if offset is None:
+            return
+        full = self._line(self._names).cell_length <= self.size.width
+        x = 0
+        for number, name in enumerate(self._names if full else self._short_names):
+            end = x + len(_tab(number, name)) + 1
+            if x <= offset.x < end:
+                self.post_message(self.Switched(number))
+            x = end
 
     def render(self) -> Content:
         """Draw full names, short ones where they do not fit."""
@@ -47,7 +56,10 @@ class TabLine(Widget):
         parts: list[Content | str] = []
         for number, name in enumerate(names):
             style = "bold reverse" if number == self._active else ""
-            tab = Content.styled(f" {number + 1} {name} ", style)
-            parts.append(tab.stylize(Style.from_meta({"@click": f"switch({number})"})))
+            parts.append(Content.styled(_tab(number, name), style))
             parts.append(" ")
         return joined(*parts)
+
+
+def _tab(number: int, name: str) -> str:
+    return f" {number + 1} {name} "
