@@ -25,8 +25,8 @@ GENERIC_CAUSE = "exception"
 """Cause of a fault that no rule knows: only its exception line is known."""
 ECHO_CAUSE = "echo"
 """Cause of a line that proves a failure and says nothing of why."""
-STOPPING = "stopping"
-"""Slug of the note by which an engine says that it was asked to stop."""
+REQUESTS_CUT = "requests-cut"
+"""Slug of the note by which an engine says that it is stopped with requests in flight."""
 
 _ROOT_WEIGHT = 30
 _EARLY_ONLY_WEIGHT = 20
@@ -65,7 +65,8 @@ class Diagnosis:
     timeline: tuple[PhaseView, ...] = ()
     """The phases that occurred; seconds since the first time stamp of the log."""
     cause: str | None = None
-    """A slug; ``None`` where all is well, and where only an exception line is known."""
+    """A slug; ``None`` where all is well or the stop was orderly, and where only an exception
+    line is known."""
     decisive_line: str | None = None
     line_number: int | None = None
     remedy: str = ""
@@ -86,7 +87,8 @@ class FaultFold:
     def __init__(self) -> None:
         self.ready = False
         """The engine said that it is ready, or it decodes."""
-        self.stopping = False
+        self.requests_cut = False
+        """It was stopped from outside while requests were in flight."""
         self.failed = False
         """Something proves a failure, though it may not name the cause."""
         self._best: FaultSeen | None = None
@@ -107,19 +109,28 @@ class FaultFold:
         if isinstance(event, FaultSeen):
             self._take(event)
         elif isinstance(event, LogReady | DecodeStats):
-            if not self.ready:
-                self.ready = True
-                self.failed = False
-                self._best = self._stale = None
+            self._became_ready()
         elif isinstance(event, PhaseEntered):
+            self.ready = self.ready or event.phase is Phase.SERVING
             if self._best is not None and self._best.cause == GENERIC_CAUSE:
                 self._stale = self._stale or self._best
                 self._best = None
-        elif isinstance(event, NoteSeen) and event.slug == STOPPING:
-            self.stopping = True
+        elif isinstance(event, NoteSeen) and event.slug == REQUESTS_CUT:
+            self.requests_cut = True
+
+    @property
+    def _stopped(self) -> bool:
+        return self._best is not None and self._best.cause in _FROM_OUTSIDE
+
+    def _became_ready(self) -> None:
+        if not self.ready and not self._stopped:
+            self.failed = False
+            self._best = self._stale = None
+        self.ready = True
 
     def _take(self, fault: FaultSeen) -> None:
-        if self.stopping or (self._best is not None and self._best.cause in _FROM_OUTSIDE):
+        # A failing engine stops itself the way it is stopped from outside.
+        if self._stopped or (fault.cause in _FROM_OUTSIDE and self.failed):
             return
         if fault.cause == ECHO_CAUSE:
             self.failed = True
@@ -161,7 +172,8 @@ def diagnose(
         elif isinstance(event, NoteSeen):
             notes.setdefault(event.slug, event)
     outcome = outcome_of(fold, started=bool(data.strip()))
-    decisive = fold.best if outcome not in _FINE else None
+    orderly = outcome is Outcome.STOPPED and fold.ready and not fold.requests_cut
+    decisive = None if orderly or outcome in _FINE else fold.best
     if outcome is Outcome.FAILED:
         track.fail(at)
     return Diagnosis(
@@ -194,7 +206,7 @@ def outcome_of(fold: FaultFold, *, started: bool) -> Outcome:
     cause = best.cause if best else None
     ended = Outcome.CRASHED if fold.ready else Outcome.FAILED
     for true, outcome in (
-        (cause in _FROM_OUTSIDE or (fold.stopping and cause is None), Outcome.STOPPED),
+        (cause in _FROM_OUTSIDE, Outcome.STOPPED),
         (cause in _WAITS, Outcome.STALLED),
         (cause in _HANGS and not fold.failed, Outcome.HUNG),
         (fold.failed or (best is not None and best.weight >= _ROOT_WEIGHT), ended),

@@ -29,6 +29,10 @@ _LOADS = (Phase.LOAD_TARGET, Phase.LOAD_DRAFT)
 _Tree: TypeAlias = dict[str, "_Tree"]
 
 
+def _nothing(match: re.Match[str] | None, line: Line) -> LogEvent | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRule:
     """What one kind of line means."""
@@ -39,12 +43,17 @@ class LogRule:
     rare character, since all rules' texts are searched for at once."""
     pattern: re.Pattern[str] | None = None
     """Must match somewhere in the line; ``None`` means that ``contains`` is enough."""
-    build: Callable[[re.Match[str] | None, Line], LogEvent | None]
+    build: Callable[[re.Match[str] | None, Line], LogEvent | None] = _nothing
     """The event of a matching line; ``None`` of it means nothing to tell."""
-    final: bool = False
-    """No other rule applies to such a line (saves time on frequent ones)."""
+    frequent: re.Pattern[bytes] | None = None
+    """For the lines that make up a long log: matched in the raw bytes from ``contains`` on, in
+    place of ``pattern`` and ``build``; no other rule applies to such a line."""
+    read: Callable[[re.Match[bytes]], LogEvent | None] | None = None
+    """The event of a ``frequent`` match."""
+    marks: str | None = None
+    """Name under which such a line is remembered for the ``after`` of other rules."""
     after: str | None = None
-    """The rule applies only once a note with this slug, or this phase, was told before."""
+    """The rule applies only after a line with this mark, or once this phase was told."""
     again: Phase | None = None
     """Phase that a second such line of the same rank begins, where one text serves for both."""
     bar: bool = False
@@ -66,12 +75,21 @@ class LogReader:
         self._limit = max_line_bytes
         self._splitter = LineSplitter(max_line_bytes)
         self._search = re.compile(_any_of([rule.contains for rule in rules])).search
-        self._finals = {rule.contains.encode(): rule for rule in rules if rule.final}
+        self._frequent = {
+            rule.contains.encode(): (rule.frequent, rule.read)
+            for rule in rules
+            if rule.frequent is not None and rule.read is not None
+        }
+        self._by_text = {
+            found.contains.encode(): frozenset(
+                index for index, rule in enumerate(self._rules) if rule.contains in found.contains
+            )
+            for found in rules
+        }
         self._number = 1
         self._bars_told: dict[str, int] = {}
         self._context = _Context()
         self.events_told = 0
-        self.lines_matched = 0
 
     @property
     def bytes_read(self) -> int:
@@ -98,48 +116,70 @@ class LogReader:
 
     def _scan(self, region: bytes) -> list[LogEvent]:
         events: list[LogEvent] = []
-        if not region:
-            return events
-        if not self._context.told:
-            # Whatever it is that was printed, the interpreter runs.
-            self._context.enter(PhaseEntered(phase=Phase.IMPORT), events)
+        self._begin(events)
         start = 0
         counted = 0
         told = self._bars_told
-        first_end = _line_end(region, 0) if told else 0
-        self._bars_told = {}
+        first_end = _line_end(region, 0) if told else -1
+        if region:
+            self._bars_told = {}
         while match := self._search(region, start):
             at = match.start()
+            end = _line_end(region, at)
+            frequent = self._frequent.get(match.group())
+            if frequent is not None and end - start <= self._limit:
+                # Most lines of a long log end here: no more is done than needed.
+                start = end
+                found = frequent[0].match(region, at, end)
+                event = frequent[1](found) if found else None
+                if event is not None:
+                    events.append(event)
+                continue
             begin = max(region.rfind(b"\n", start, at) + 1, start)
             begin = max(region.rfind(b"\r", begin, at) + 1, begin)
-            end = _line_end(region, at)
             start = end
-            if match.end() - begin > self._limit:
+            stop = min(end, begin + self._limit)
+            if match.end() > stop:
+                continue
+            if frequent is not None:
+                found = frequent[0].match(region, at, stop)
+                event = frequent[1](found) if found else None
+                if event is not None:
+                    events.append(event)
                 continue
             self._number += region.count(b"\n", counted, begin)
             counted = begin
-            self.lines_matched += 1
             line = Line(
-                text=clean(region[begin : min(end, begin + self._limit)]),
+                text=clean(region[begin:stop]),
                 number=self._number,
                 end_offset=self._splitter.offset + _after(region, end),
                 transient=region[end : end + 1] == b"\r" and region[end + 1 : end + 2] != b"\n",
             )
-            final = self._finals.get(match.group())
-            if final is not None:
-                self._apply(final, line, 0, events)
-                continue
-            for rule in self._rules:
-                if rule.contains in line.text:
-                    skip = told.get(rule.name, 0) if end == first_end else 0
-                    self._apply(rule, line, skip, events)
+            for rule in self._rules_on(match, region, stop):
+                skip = told.get(rule.name, 0) if end == first_end else 0
+                self._apply(rule, line, skip, events)
         self._number += region.count(b"\n", counted)
         return events
+
+    def _begin(self, events: list[LogEvent]) -> None:
+        if self._splitter.read and not self._context.told:
+            # Whatever it is that was printed, the interpreter runs.
+            self._context.enter(PhaseEntered(phase=Phase.IMPORT), events)
+
+    def _rules_on(self, match: re.Match[bytes], region: bytes, stop: int) -> list[LogRule]:
+        """Return the rules whose text is in the line that ``match`` found the first one in."""
+        found = self._by_text[match.group()]
+        following = self._search(region, match.start() + 1, stop)
+        while following:
+            found = found | self._by_text[following.group()]
+            following = self._search(region, following.start() + 1, stop)
+        return [self._rules[index] for index in sorted(found)]
 
     def _peek(self, events: list[LogEvent]) -> None:
         """Tell the bars of the incomplete line, and remember how many were told."""
         head = self._splitter.head
-        if not head or not self._search(head):
+        match = self._search(head)
+        if match is None:
             return
         line = Line(
             text=clean(head),
@@ -147,8 +187,8 @@ class LogReader:
             end_offset=self._splitter.offset + len(head),
             transient=True,
         )
-        for rule in self._rules:
-            if rule.bar and rule.contains in line.text:
+        for rule in self._rules_on(match, head, len(head)):
+            if rule.bar:
                 skip = self._bars_told.get(rule.name, 0)
                 self._bars_told[rule.name] = self._apply(rule, line, skip, events)
 
@@ -165,6 +205,8 @@ class LogReader:
             return count
         found = rule.pattern.search(line.text) if rule.pattern is not None else None
         if rule.pattern is None or found is not None:
+            if rule.marks is not None:
+                self._context.told.add(rule.marks)
             self._context.add(rule.build(found, line), line, rule.again, events)
         return 0
 
@@ -185,7 +227,7 @@ class _Context:
 
     def __init__(self) -> None:
         self.told: set[str] = set()
-        """Slugs of the notes and phases that were told."""
+        """Marks, phases and slugs of notes so far."""
         self._ranks_loaded: set[str] = set()
         self._load: Phase | None = None
         self._loads_told = False
@@ -202,12 +244,15 @@ class _Context:
             self.enter(self._which_load(event, line, again), events)
         elif isinstance(event, PhaseProgress):
             self._advance(event, events)
-        elif event is not None:
-            events.append(event)
-            if isinstance(event, NoteSeen):
+        elif isinstance(event, NoteSeen):
+            # Every rank and every restart of a part says it again.
+            if event.slug not in self.told:
                 self.told.add(event.slug)
-            elif isinstance(event, LogReady):
+                events.append(event)
+        elif event is not None:
+            if isinstance(event, LogReady):
                 self.told.add(Phase.READY)
+            events.append(event)
 
     def _which_load(self, event: PhaseEntered, line: Line, again: Phase | None) -> PhaseEntered:
         if event.phase not in _LOADS:

@@ -1,6 +1,8 @@
 """Log rules that both engines share: what Python, torch, CUDA and the sockets say on failure.
 
 Weights order what a failing log says: the root names the cause, its consequences repeat it.
+Newer Pythons colour the name and the message of an exception apart, so the text of a rule
+(searched for in the raw bytes) is one of both; patterns see the line without colours.
 """
 
 import re
@@ -73,6 +75,21 @@ def note(slug: str, contains: str, *, pattern: str | None = None) -> LogRule:
     )
 
 
+def mark(name: str, contains: str, *, pattern: str | None = None) -> LogRule:
+    """Return a rule that remembers a line for the ``after`` of other rules and tells nothing."""
+    return LogRule(
+        name=f"mark {name}: {contains}",
+        contains=contains,
+        pattern=re.compile(pattern) if pattern else None,
+        build=_nothing,
+        marks=name,
+    )
+
+
+def _nothing(match: re.Match[str] | None, line: Line) -> None:
+    return None
+
+
 def _exception(match: re.Match[str] | None, line: Line) -> FaultSeen:
     return FaultSeen(cause=GENERIC_CAUSE, line=line.text, line_number=line.number, weight=GENERIC)
 
@@ -100,7 +117,7 @@ COMMON_RULES: tuple[LogRule, ...] = (
     ),
     fault(
         "missing-package",
-        "ModuleNotFoundError: ",
+        "ModuleNotFoundError",
         "start with the Python that has this package installed",
         weight=GENERAL,
     ),
@@ -108,6 +125,7 @@ COMMON_RULES: tuple[LogRule, ...] = (
         "no-gpu-visible",
         "No accelerator (",
         "make a GPU visible: CUDA_VISIBLE_DEVICES, the driver, the container's --gpus",
+        pattern=r"Error: No accelerator",
     ),
     fault(
         "no-gpu-visible",
@@ -144,8 +162,9 @@ COMMON_RULES: tuple[LogRule, ...] = (
     fault("gated-repo", "Cannot access gated repo", "ask for access to the model and set HF_TOKEN"),
     fault(
         "tokenizer-missing",
-        "TypeError: not a string",
+        "TypeError",
         "the model folder has no tokenizer files: name a tokenizer path",
+        pattern="TypeError: not a string",
     ),
     fault(
         "shm-too-small",

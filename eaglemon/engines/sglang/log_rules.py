@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from eaglemon.core.diagnosis import STOPPING
+from eaglemon.core.diagnosis import REQUESTS_CUT
 from eaglemon.core.logs import Line, LogRule
 from eaglemon.core.phases import (
     DecodeStats,
@@ -13,7 +13,16 @@ from eaglemon.core.phases import (
     PhaseEntered,
     PhaseProgress,
 )
-from eaglemon.engines.faults import COMMON_RULES, GENERAL, SECONDARY, SPECIFIC, echo, fault, note
+from eaglemon.engines.faults import (
+    COMMON_RULES,
+    GENERAL,
+    SECONDARY,
+    SPECIFIC,
+    echo,
+    fault,
+    mark,
+    note,
+)
 
 _STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{3})?)")
 _SHARDS = re.compile(r"shards: +\d+% Completed \| (\d+)/(\d+) \[[^\]]*\]")
@@ -23,11 +32,15 @@ _CAPTURE_BEGIN = re.compile(
     r"(?:CUDA|cuda|npu|cpu) graph begin"
 )
 _DECODE = re.compile(
-    r"#running-req: (\d+),.*?token usage: ([\d.]+)"
-    r"(?:.*?accept len: ([\d.]+)(?:, accept rate: ([\d.]+))?)?"
-    r".*?gen throughput \(token/s\): ([\d.]+)(?:, #queue-req: (\d+))?"
+    # The first alternative is the common line of today, in full: lazy gaps cost double the time.
+    rb"Decode batch, #running-req: (\d+), #token: \d+, token usage: ([\d.]+), "
+    rb"(?:accept len: ([\d.]+), accept rate: ([\d.]+), )?cuda graph: \w+, "
+    rb"gen throughput \(token/s\): ([\d.]+), #queue-req: (\d+)"
+    rb"|Decode batch[^#]*#running-req: (\d+),.*? usage: ([\d.]+)"
+    rb"(?:.*?accept len: ([\d.]+)(?:, accept rate: ([\d.]+))?)?"
+    rb".*? throughput \(token/s\): ([\d.]+)(?:, #queue-req: (\d+))?"
 )
-_FRACTION = re.compile(r"mem[_-]fraction[_-]static=([\d.]+)")
+_FRACTION = re.compile(r"mem[_-]fraction[_-]static=(\d*\.?\d+)")
 
 
 def _stamp(line: Line) -> str | None:
@@ -82,10 +95,9 @@ def _ready(match: re.Match[str] | None, line: Line) -> LogReady:
     return LogReady(stamp=_stamp(line))
 
 
-def _decode(match: re.Match[str] | None, line: Line) -> DecodeStats | None:
-    if match is None:
-        return None
-    running, usage, length, rate, throughput, queued = match.groups()
+def _decode(match: re.Match[bytes]) -> DecodeStats:
+    groups = match.groups()
+    running, usage, length, rate, throughput, queued = groups[:6] if groups[0] else groups[6:]
     return DecodeStats(
         accept_length=float(length) if length else None,
         accept_rate=float(rate) if rate else None,
@@ -129,12 +141,14 @@ _PHASES: tuple[LogRule, ...] = (
     _phase(Phase.LOAD_TARGET, "Load weight begin", again=Phase.LOAD_DRAFT),
     _phase(Phase.KV_CACHE, "KV Cache is allocated"),
     _phase(Phase.KV_CACHE, "Memory pool end"),
+    _phase(Phase.KV_CACHE, "Not enough memory. Please try to increase"),
     LogRule(name="capture", contains="Capture ", pattern=_CAPTURE_BEGIN, build=_capture),
     _phase(Phase.HTTP_OPEN, "Uvicorn running on"),
     _phase(Phase.WARM_UP, '"GET /model_info'),
     _phase(Phase.WARM_UP, '"GET /get_model_info'),
+    _phase(Phase.WARM_UP, "Initialization failed. warmup error"),
     LogRule(name="ready", contains="The server is fired up", build=_ready),
-    LogRule(name="decode", contains="Decode batch", pattern=_DECODE, build=_decode, final=True),
+    LogRule(name="decode", contains="Decode batch", frequent=_DECODE, read=_decode),
 )
 
 _FAULTS: tuple[LogRule, ...] = (
@@ -147,7 +161,7 @@ _FAULTS: tuple[LogRule, ...] = (
     fault("bad-flag", "error: ambiguous option", "write the flag's whole name"),
     fault("bad-flag", "error: the following arguments are required", "give the named flag"),
     fault("bad-flag-value", "error: argument -", "correct the flag's value"),
-    note("draft-config", "speculative_hook.py"),
+    mark("draft-config", "speculative_hook.py"),
     fault(
         "draft-path-missing",
         "Repo id must ",
@@ -166,12 +180,13 @@ _FAULTS: tuple[LogRule, ...] = (
         LogRule(name=f"kv-cache-no-memory: {text}", contains=text, build=_no_memory)
         for text in _NO_MEMORY_TEXTS
     ),
-    note("aux-capture", "aux_hidden_states.append(hidden_states + residual)"),
+    mark("aux-capture", "aux_hidden_states.append(hidden_states + residual)"),
     fault(
         "aux-layer-id-unsupported",
-        "TypeError: unsupported operand type(s) for +",
+        "TypeError",
         "this release cannot capture the embedding (layer id -1) of this model: choose other "
         "layer ids in the draft's config, or a newer release",
+        pattern=r"TypeError: unsupported operand type\(s\) for \+",
         after="aux-capture",
     ),
     fault(
@@ -182,7 +197,7 @@ _FAULTS: tuple[LogRule, ...] = (
     ),
     fault(
         "draft-path-missing",
-        "AttributeError: ",
+        "AttributeError",
         "name the draft: the target was loaded a second time as its own",
         pattern="set_embed|hot_token_id",
     ),
@@ -286,8 +301,20 @@ _FAULTS: tuple[LogRule, ...] = (
         "the scheduler does not answer: take its stack with py-spy, then restart",
         weight=SECONDARY - 15,
     ),
-    note(STOPPING, "SIGTERM received"),
-    note(STOPPING, "INFO:     Shutting down"),
+    fault(
+        "terminated-by-signal", "SIGTERM received.", "it was ended from outside", weight=SECONDARY
+    ),
+    fault(
+        "terminated-by-signal",
+        "INFO:     Shutting down",
+        "it was ended from outside",
+        weight=SECONDARY,
+    ),
+    note(
+        REQUESTS_CUT,
+        "Remaining number of requests",
+        pattern=r"Remaining number of requests [1-9]",
+    ),
     note("requests-capped", "Max running requests is reset to"),
     note("draft-tokens-adjusted", "speculative_num_draft_tokens is adjusted"),
     echo("Received sigquit from a child"),

@@ -2,9 +2,19 @@
 
 import re
 
+from eaglemon.core.diagnosis import REQUESTS_CUT
 from eaglemon.core.logs import Line, LogRule
 from eaglemon.core.phases import DecodeStats, LogReady, Phase, PhaseEntered, PhaseProgress
-from eaglemon.engines.faults import COMMON_RULES, GENERAL, SECONDARY, SPECIFIC, echo, fault, note
+from eaglemon.engines.faults import (
+    COMMON_RULES,
+    GENERAL,
+    SECONDARY,
+    SPECIFIC,
+    echo,
+    fault,
+    mark,
+    note,
+)
 
 _STAMP = re.compile(r"(?:INFO|WARNING|ERROR|DEBUG|CRITICAL) (\d\d-\d\d \d\d:\d\d:\d\d)")
 _SHARDS = re.compile(r"shards: +\d+% Completed \| (\d+)/(\d+) \[[^\]]*\]")
@@ -13,12 +23,14 @@ _CAPTURES = re.compile(
     r"[^|]*\|[^|]*\| *(\d+)/(\d+) \[[^\]]*\]"
 )
 _LOAD = re.compile(
-    r"Avg generation throughput: ([\d.]+) tokens/s, Running: (\d+) reqs,(?: Swapped: \d+ reqs,)?"
-    r"(?: Waiting: (\d+) reqs|.*? Pending: (\d+) reqs)(?:.*?KV cache usage: ([\d.]+)%)?"
+    rb"Avg prompt throughput.*?Avg generation throughput: ([\d.]+) tokens/s, Running: (\d+) reqs,"
+    rb"(?: Swapped: \d+ reqs,)?(?: Waiting: (\d+) reqs| Pending: (\d+) reqs)?"
+    rb"(?:.*?KV cache usage: ([\d.]+)%)?"
 )
-_LENGTH = re.compile(r"Mean acceptance length: ([\d.]+)")
-_POSITIONS = re.compile(r"Per-position acceptance rate: ([\d.]+(?:, [\d.]+)*)")
-_RATE = re.compile(r"raft acceptance rate: ([\d.]+)%")
+_WHOLE = re.compile(rb"[^\r\n]*")
+_LENGTH = re.compile(rb"Mean acceptance length: ([\d.]+)")
+_POSITIONS = re.compile(rb"Per-position acceptance rate: ([\d.]+(?:, [\d.]+)*)")
+_RATE = re.compile(rb"raft acceptance rate: ([\d.]+)%")
 
 
 def _stamp(line: Line) -> str | None:
@@ -62,9 +74,7 @@ def _ready(match: re.Match[str] | None, line: Line) -> LogReady:
     return LogReady(stamp=_stamp(line))
 
 
-def _load(match: re.Match[str] | None, line: Line) -> DecodeStats | None:
-    if match is None:
-        return None
+def _load(match: re.Match[bytes]) -> DecodeStats:
     throughput, running, waiting, pending, usage = match.groups()
     queued = waiting or pending
     return DecodeStats(
@@ -75,17 +85,16 @@ def _load(match: re.Match[str] | None, line: Line) -> DecodeStats | None:
     )
 
 
-def _acceptance(match: re.Match[str] | None, line: Line) -> DecodeStats | None:
-    length = _LENGTH.search(line.text)
-    positions = _POSITIONS.search(line.text)
-    rate = _RATE.search(line.text)
+def _acceptance(match: re.Match[bytes]) -> DecodeStats | None:
+    text = match.group()
+    length, positions, rate = _LENGTH.search(text), _POSITIONS.search(text), _RATE.search(text)
     if length is None and rate is None:
         return None
     return DecodeStats(
         accept_length=float(length.group(1)) if length else None,
         accept_rate=float(rate.group(1)) / 100 if rate else None,
         per_position=(
-            tuple(float(part) for part in positions.group(1).split(", ")) if positions else ()
+            tuple(float(part) for part in positions.group(1).split(b", ")) if positions else ()
         ),
     )
 
@@ -116,13 +125,15 @@ _PHASES: tuple[LogRule, ...] = (
     ),
     _phase(Phase.HTTP_OPEN, "Starting vLLM server on"),
     _phase(Phase.HTTP_OPEN, "Starting vLLM API server"),
+    _phase(Phase.SERVING, '"POST /v1/'),
+    _phase(Phase.SERVING, "Dumping input data for"),
     LogRule(
         name="ready",
         contains="Application startup complete",
         build=_ready,
     ),
-    LogRule(name="load", contains="Avg prompt throughput", pattern=_LOAD, build=_load, final=True),
-    LogRule(name="acceptance", contains="SpecDecoding metrics", build=_acceptance, final=True),
+    LogRule(name="load", contains="Avg prompt throughput", frequent=_LOAD, read=_load),
+    LogRule(name="acceptance", contains="SpecDecoding metrics", frequent=_WHOLE, read=_acceptance),
 )
 
 _FAULTS: tuple[LogRule, ...] = (
@@ -133,7 +144,7 @@ _FAULTS: tuple[LogRule, ...] = (
         "write the speculative config as JSON",
     ),
     fault("bad-flag-value", "error: argument -", "correct the flag's value", weight=SPECIFIC - 1),
-    note("speculative-config", "validation error for SpeculativeConfig"),
+    mark("speculative-config", "validation error for SpeculativeConfig"),
     fault(
         "bad-speculative-config",
         "validation error for SpeculativeConfig",
@@ -159,13 +170,13 @@ _FAULTS: tuple[LogRule, ...] = (
     ),
     fault(
         "model-path-missing",
-        "LocalEntryNotFoundError: ",
+        "LocalEntryNotFoundError",
         "name an existing folder, or let the host reach the hub",
         weight=SPECIFIC - 1,
     ),
     fault(
         "model-path-missing",
-        "HFValidationError: ",
+        "HFValidationError",
         "name an existing folder or a repository",
         weight=SPECIFIC - 1,
     ),
@@ -182,9 +193,10 @@ _FAULTS: tuple[LogRule, ...] = (
     ),
     fault(
         "draft-target-mismatch",
-        "KeyError: 'layers.",
+        "KeyError",
         "the draft's weights have names that this engine's draft model lacks: use a matching "
         "draft or another release",
+        pattern=r"KeyError: 'layers\.",
         after=Phase.LOAD_DRAFT,
     ),
     fault(
@@ -248,8 +260,9 @@ _FAULTS: tuple[LogRule, ...] = (
     ),
     fault(
         "terminated-by-signal",
-        "KeyboardInterrupt: terminated",
+        "KeyboardInterrupt",
         "it was ended from outside",
+        pattern="KeyboardInterrupt: terminated",
         weight=SECONDARY,
     ),
     fault(
@@ -258,6 +271,7 @@ _FAULTS: tuple[LogRule, ...] = (
         "it was ended from outside",
         weight=SECONDARY,
     ),
+    note(REQUESTS_CUT, "Waiting for connections to close"),
     note("aux-layers", "Using Eagle3 auxiliary layers"),
     note("draft-context", "Overriding draft model max model len"),
     echo("Engine core initialization failed"),
