@@ -394,12 +394,12 @@ class Run:
         }
 
     def _note_reads(self, key: Key) -> None:
+        """Note what a process has read: from files, or from disk (which mapped files are)."""
         try:
             with open("/proc/%d/io" % key[0], "rb") as file:
-                for line in file:
-                    if line.startswith(b"rchar:"):
-                        self._read[key] = int(line.split()[1])
-        except (OSError, ValueError):
+                values = dict(line.split(b":") for line in file.read().splitlines())
+            self._read[key] = max(int(values[b"rchar"]), int(values[b"read_bytes"]))
+        except (OSError, ValueError, KeyError):
             return
 
     def _guess_exit(self, now: float, *, here: bool) -> Optional[Json]:
@@ -409,15 +409,18 @@ class Run:
         if not here:
             reason = "host rebooted" if self.record else "supervisor gone"
             return {"code": None, "signal": None, "at": None, "reason": reason}
+        if self.leader is not None and self._leader_gone_at is None:
+            return None
         if find_living(self.supervisor) is not None:
             return None
+        # Read after the supervisor was seen to be gone: nobody can write it from here on.
+        self.exit = read_json(os.path.join(self.folder, "exit.json"))
+        if self.exit is not None:
+            return self.exit
         if self.leader is None:
             launched_at = self.record.get("launched_at")
-            gone = not isinstance(launched_at, float) or time.time() - launched_at > 10.0
-        else:
-            gone = self._leader_gone_at is not None and now - self._leader_gone_at > 1.0
-        if not gone:
-            return None
+            if isinstance(launched_at, float) and time.time() - launched_at < 10.0:
+                return None
         return {"code": None, "signal": None, "at": self._gone_wall, "reason": "supervisor gone"}
 
 
@@ -508,6 +511,11 @@ class Runs:
                 run.version = version + 1
             return
         run.update(now, self._boot_id, self._scanned_at)
+        if run.wants_scan(self._scanned_at):
+            # An end is told together with the workers that outlive it.
+            again = time.monotonic()
+            self._scan(again)
+            run.update(again, self._boot_id, self._scanned_at)
 
     def _list(self, now: float) -> None:
         try:
@@ -1108,6 +1116,7 @@ class Gpus:
         self.busy_since = time.monotonic()
         try:
             self._nvml = load_pynvml(source)
+            release_memory()
             self._open()
         except Exception as error:
             self.error = describe(error)
@@ -1249,7 +1258,8 @@ class Gpus:
             memory: Dict[int, Optional[int]] = {}
             for name in ("Compute", "Graphics"):
                 call = getattr(nvml, "nvmlDeviceGet%sRunningProcesses" % name, None)
-                answer = self._ask(call, device.handle)[0] if call and device.handle else None
+                asked = call is not None and device.handle is not None
+                answer = self._ask(call, device.handle)[0] if asked else None
                 for one in answer or []:
                     used = one.usedGpuMemory
                     if used is not None and used >= 1 << 63:
@@ -1292,6 +1302,12 @@ def load_pynvml(source: bytes) -> Any:
     sys.modules["pynvml"] = module
     exec(compile(source, path or "<pynvml>", "exec", dont_inherit=True), module.__dict__)  # noqa: S102
     return module
+
+
+def release_memory() -> None:
+    """Give back what compiling took: half of the process, which glibc would keep."""
+    with contextlib.suppress(OSError, AttributeError):  # another libc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def as_text(value: Any) -> Optional[str]:

@@ -1,0 +1,250 @@
+"""Launching: real processes through the real agent over the local transport."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from eaglemon.core.runs import RunExit
+from eaglemon.errors import AgentError, LinkLostError
+from eaglemon.io.agent_link import AgentLink
+from eaglemon.io.local import LocalTransport
+from tests.agent.driver import Runs, is_alive, linked, python, request, until, watched
+
+FOREVER = python("import time; print('up', flush=True); time.sleep(600)")
+
+
+def folder(state: Path, run_id: str) -> Path:
+    return state / "eaglemon" / "runs" / run_id
+
+
+async def test_a_started_run_is_told_with_its_processes(
+    link: AgentLink, runs: Runs, state: Path
+) -> None:
+    record = await link.start_run(request("one", *FOREVER, extra={"by": "test"}))
+    assert record.pid is not None
+    assert is_alive(record.pid)
+    assert record.extra == {"by": "test"}
+    assert os.getsid(record.pid) == record.pid == os.getpgid(record.pid)
+    status = await runs.until("one", lambda run: bool(run.processes))
+    assert [process.pid for process in status.processes] == [record.pid]
+    assert status.record == record
+    assert status.exit is None
+    assert status.stop is None
+    status = await runs.until("one", lambda run: bool(run.activity and run.activity.log_bytes))
+    assert Path(record.log_path).read_text() == "up\n"
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder(state, "one").iterdir()}
+    assert modes == {"run.json": 0o600, "server.log": 0o600}
+    assert folder(state, "one").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("raise SystemExit(3)", (3, None)),
+        ("pass", (0, None)),
+        ("import os; os.kill(os.getpid(), 9)", (None, "SIGKILL")),
+        ("import os; os.abort()", (None, "SIGABRT")),
+    ],
+)
+async def test_an_exit_is_recorded(
+    link: AgentLink, runs: Runs, code: str, expected: tuple[int | None, str | None]
+) -> None:
+    await link.start_run(request("one", *python(code)))
+    status = await runs.until("one", lambda run: run.exit is not None)
+    assert status.exit is not None
+    assert (status.exit.code, status.exit.signal) == expected
+    assert status.exit.reason is None
+    assert status.exit.at is not None
+
+
+async def test_an_exit_is_noticed_at_once(link: AgentLink, runs: Runs) -> None:
+    record = await link.start_run(request("one", *FOREVER))
+    await runs.until("one", lambda run: bool(run.processes))
+    assert record.pid is not None
+    os.kill(record.pid, signal.SIGKILL)
+    killed_at = time.monotonic()
+    await runs.until("one", lambda run: run.exit is not None)
+    assert time.monotonic() - killed_at < 0.5
+
+
+async def test_an_unknown_program_is_named(link: AgentLink, runs: Runs) -> None:
+    with pytest.raises(AgentError, match="no-such-program: No such file") as caught:
+        await link.start_run(request("one", "no-such-program"))
+    assert caught.value.kind == "spawn-failed"
+    status = await runs.until("one", lambda run: bool(run.record.spawn_error))
+    assert status.record.pid is None
+
+
+async def test_a_missing_working_folder_is_named(link: AgentLink, tmp_path: Path) -> None:
+    with pytest.raises(AgentError, match=r"working folder .*absent"):
+        await link.start_run(request("one", *FOREVER, workdir=str(tmp_path / "absent")))
+
+
+async def test_a_run_exists_only_once(link: AgentLink) -> None:
+    await link.start_run(request("one", *FOREVER))
+    with pytest.raises(AgentError) as caught:
+        await link.start_run(request("one", *FOREVER))
+    assert caught.value.kind == "run-exists"
+
+
+@pytest.mark.parametrize("run_id", ["", "..", "a/b", ".hidden", "a b", "a" * 200])
+async def test_an_id_is_a_plain_name(link: AgentLink, run_id: str) -> None:
+    with pytest.raises(AgentError) as caught:
+        await link.start_run(request(run_id, *FOREVER))
+    assert caught.value.kind == "bad-request"
+    with pytest.raises(AgentError) as caught:
+        await link.stop_run(run_id, grace_s=1.0)
+    assert caught.value.kind == "no-such-run"
+
+
+async def test_a_state_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    # A file where the folder should be: refused to root as well.
+    (tmp_path / "file").touch()
+    async with linked(LocalTransport(), tmp_path / "file") as link:
+        with pytest.raises(AgentError, match="file/eaglemon/runs") as caught:
+            await link.start_run(request("one", *FOREVER))
+        assert caught.value.kind == "state-not-writable"
+        await link.ping()
+
+
+async def test_secrets_reach_the_process_and_no_file(link: AgentLink, state: Path) -> None:
+    code = "import os, sys, time; print(os.environ['TOKEN'] == 's3cret'); time.sleep(600)"
+    await link.start_run(
+        request(
+            "one",
+            *python(code),
+            env={"TOKEN": "s3cret", "PLAIN": "1", "PYTHONUNBUFFERED": "1"},
+            env_recorded={"TOKEN": "***", "PLAIN": "1"},
+            argv_recorded=("python", "***"),
+        )
+    )
+    log = folder(state, "one") / "server.log"
+    await until(lambda: log.read_bytes() != b"")
+    assert log.read_text() == "True\n"
+    record = json.loads((folder(state, "one") / "run.json").read_text())
+    assert record["env"] == {"TOKEN": "***", "PLAIN": "1"}
+    assert record["argv"] == ["python", "***"]
+    for path in folder(state, "one").iterdir():
+        assert "s3cret" not in path.read_text()
+
+
+async def test_a_run_survives_its_link_and_is_adopted(link: AgentLink, state: Path) -> None:
+    record = await link.start_run(request("one", *python("import time; time.sleep(2); exit(7)")))
+    await link.close()
+    assert record.pid is not None
+    assert is_alive(record.pid)
+    async with linked(LocalTransport(), state) as other, watched(other) as runs:
+        status = await runs.until("one", lambda run: bool(run.processes))
+        assert status.record == record
+        status = await runs.until("one", lambda run: run.exit is not None)
+        assert status.exit is not None
+        assert status.exit.code == 7
+
+
+async def test_a_link_killed_in_the_middle_of_a_launch_loses_nothing(state: Path) -> None:
+    for number in range(5):
+        run_id = f"run-{number}"
+        async with linked(LocalTransport(), state) as link:
+            start = asyncio.create_task(link.start_run(request(run_id, *FOREVER)))
+            await until((folder(state, run_id) / "run.json").exists)
+            await asyncio.sleep(0.01 * number)
+            await link.close()
+            with contextlib.suppress(LinkLostError):
+                await start
+    async with linked(LocalTransport(), state) as link, watched(link) as runs:
+        for number in range(5):
+            status = await runs.until(f"run-{number}", lambda run: bool(run.processes))
+            assert len(status.processes) == 1
+            assert status.exit is None
+
+
+async def test_a_run_without_supervisor_says_so(link: AgentLink, runs: Runs, state: Path) -> None:
+    record = await link.start_run(request("one", *FOREVER))
+    await runs.until("one", lambda run: bool(run.processes))
+    supervisor = json.loads((folder(state, "one") / "run.json").read_text())["supervisor"]["pid"]
+    os.kill(supervisor, signal.SIGKILL)
+    assert record.pid is not None
+    assert is_alive(record.pid)
+    os.kill(record.pid, signal.SIGTERM)
+    status = await runs.until("one", lambda run: run.exit is not None)
+    assert status.exit is not None
+    assert (status.exit.code, status.exit.reason) == (None, "supervisor gone")
+    assert status.exit.at is not None
+    async with linked(LocalTransport(), state) as other, watched(other) as again:
+        status = await again.until("one", lambda run: run.exit is not None)
+        assert status.exit == RunExit(reason="supervisor gone")
+
+
+async def test_a_run_of_another_boot_has_ended(state: Path) -> None:
+    place = folder(state, "old")
+    place.mkdir(parents=True)
+    async with linked(LocalTransport(), state) as link, watched(link) as runs:
+        record = await link.start_run(request("new", *FOREVER))
+        values = json.loads((folder(state, "new") / "run.json").read_text())
+        # The same pid and ticks on purpose: only the boot id tells them apart.
+        (place / "run.json").write_text(json.dumps({**values, "id": "old", "boot_id": "before"}))
+        status = await runs.until("old", lambda run: run.exit is not None)
+        assert status.exit == RunExit(reason="host rebooted")
+        assert status.processes == ()
+        await link.stop_run("old", grace_s=0.0)
+        await runs.until("old", lambda run: bool(run.stop and run.stop.gone_at))
+        assert record.pid is not None
+        assert is_alive(record.pid)
+
+
+async def test_a_damaged_record_does_not_hide_the_others(state: Path) -> None:
+    folder(state, "bad").mkdir(parents=True)
+    (folder(state, "bad") / "run.json").write_text('{"id": "bad", "port": "x"}')
+    (folder(state, "worse")).mkdir()
+    (folder(state, "worse") / "run.json").write_text("{")
+    async with linked(LocalTransport(), state) as link, watched(link) as runs:
+        await link.start_run(request("good", *FOREVER))
+        await runs.until("good", lambda run: bool(run.processes))
+        assert set(runs.known) == {"good"}
+
+
+async def test_only_an_ended_run_is_forgotten(link: AgentLink, runs: Runs, state: Path) -> None:
+    record = await link.start_run(request("one", *FOREVER))
+    with pytest.raises(AgentError) as caught:
+        await link.forget_run("one")
+    assert caught.value.kind == "still-running"
+    assert record.pid is not None
+    os.kill(record.pid, signal.SIGKILL)
+    await runs.until("one", lambda run: run.exit is not None and not run.processes)
+
+    async def forgotten() -> bool:
+        try:
+            await link.forget_run("one")
+        except AgentError:
+            return False
+        return True
+
+    async with asyncio.timeout(5):
+        while not await forgotten():
+            await asyncio.sleep(0.05)
+    assert not folder(state, "one").exists()
+    await runs.until_forgotten("one")
+
+
+async def test_activity_grows_and_outlives_workers(link: AgentLink, runs: Runs) -> None:
+    code = (
+        "import subprocess, sys, time\n"
+        "busy = 'import time\\nend = time.process_time() + 0.5\\n"
+        "while time.process_time() < end: pass\\ntime.sleep(3)'\n"
+        "subprocess.run([sys.executable, '-c', busy])\n"
+        "time.sleep(600)"
+    )
+    await link.start_run(request("one", *python(code)))
+    await runs.until("one", lambda run: len(run.processes) == 2)
+    await runs.until("one", lambda run: bool(run.activity and run.activity.cpu_s >= 0.4))
+    status = await runs.until("one", lambda run: len(run.processes) == 1)
+    assert status.activity is not None
+    assert status.activity.cpu_s >= 0.4
+    assert status.activity.read_bytes is not None
+    assert status.activity.read_bytes > 0
