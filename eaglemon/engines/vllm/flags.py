@@ -20,6 +20,7 @@ METHODS: Final = frozenset(
         "draft_model",
         "medusa",
         "mlp_speculator",
+        "extract_hidden_states",
         "dflash",
         "dspark",
     }

@@ -127,6 +127,8 @@ _PHASES: tuple[LogRule, ...] = (
     _phase(Phase.HTTP_OPEN, "Starting vLLM API server"),
     _phase(Phase.SERVING, '"POST /v1/'),
     _phase(Phase.SERVING, "Dumping input data for"),
+    # Only the loop that serves says this: a start-up fails with other words.
+    _phase(Phase.SERVING, "EngineCore encountered a fatal error"),
     LogRule(
         name="ready",
         contains="Application startup complete",
@@ -172,12 +174,14 @@ _FAULTS: tuple[LogRule, ...] = (
         "model-path-missing",
         "LocalEntryNotFoundError",
         "name an existing folder, or let the host reach the hub",
+        pattern="LocalEntryNotFoundError: ",
         weight=SPECIFIC - 1,
     ),
     fault(
         "model-path-missing",
         "HFValidationError",
         "name an existing folder or a repository",
+        pattern="HFValidationError: ",
         weight=SPECIFIC - 1,
     ),
     fault(
