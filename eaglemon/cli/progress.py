@@ -1,5 +1,7 @@
 """Turns successive views of one server into lines for a log: one per step, none twice."""
 
+import re
+
 from eaglemon.core.phases import PHASE_TITLES
 from eaglemon.core.probe import ProbeProgress
 from eaglemon.core.units import duration, length, plural, rate
@@ -7,6 +9,7 @@ from eaglemon.core.views import PhaseState, PhaseView, ServerState, ServerView
 
 _LONG_S = 5.0
 """A phase that takes longer is also told while it lasts."""
+_AMOUNT = re.compile(r"\d[\d.]* \S+")
 _PROBE_LINES = 10
 """A probe is told in about this many lines, whatever its number of requests."""
 
@@ -27,8 +30,9 @@ class Progress:
         self._stalled = server.stalled
         found += self._state_lines(server)
         if server.stop is not None:
-            for number, step in enumerate(server.stop.steps):
-                if self._first(f"stop {number} {step}"):
+            for step in server.stop.steps:
+                # What is waited for is told once, however its amount changes.
+                if self._first(f"stop {_AMOUNT.sub('', step)}"):
                     found.append(f"{_stamp(server.stop.elapsed_s)} {step}")
         if server.probe is not None:
             found += self._probe_lines(server.probe)

@@ -6,7 +6,7 @@ from eaglemon.cli.logs import shown
 from eaglemon.cli.progress import Progress
 from eaglemon.core.phases import Phase
 from eaglemon.core.probe import ProbePlan, Prompt
-from eaglemon.core.views import PhaseState, PhaseView, ServerState
+from eaglemon.core.views import PhaseState, PhaseView, ServerState, StopView
 from tests.cli.fake_console import failed, probe, server, stopped
 
 
@@ -48,6 +48,15 @@ def test_stalls_failures_and_stops_are_told() -> None:
         "[    2.0 s] TERM sent to 4 processes",
         "[    2.0 s] all gone",
     ]
+
+
+def test_a_wait_for_memory_is_told_once() -> None:
+    progress = Progress()
+    stop = StopView(steps=("waiting for 116.0 GiB to come back",), elapsed_s=1.0)
+    view = server(ServerState.RELEASING, stop=stop, phases=())
+    assert len(progress.lines(view)) == 1
+    less = replace(stop, steps=("waiting for 99.0 GiB to come back",))
+    assert progress.lines(replace(view, stop=less)) == []
 
 
 def test_a_probe_is_told_in_about_ten_lines() -> None:
