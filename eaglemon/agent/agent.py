@@ -1258,8 +1258,9 @@ class Gpus:
             memory: Dict[int, Optional[int]] = {}
             for name in ("Compute", "Graphics"):
                 call = getattr(nvml, "nvmlDeviceGet%sRunningProcesses" % name, None)
-                asked = call is not None and device.handle is not None
-                answer = self._ask(call, device.handle)[0] if asked else None
+                if call is None or device.handle is None:
+                    continue
+                answer, _ = self._ask(call, device.handle)
                 for one in answer or []:
                     used = one.usedGpuMemory
                     if used is not None and used >= 1 << 63:

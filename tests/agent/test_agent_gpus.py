@@ -1,0 +1,270 @@
+"""GPUs through the maintained pynvml and a driver library of C whose faults a file names."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from eaglemon.core.hosts import HostSample
+from eaglemon.io.agent_link import AgentLink
+from eaglemon.io.local import LocalTransport
+from tests.agent.driver import linked, python, request, watched
+
+ROOT = Path(__file__).parent
+READINGS = {
+    "memory_used_bytes",
+    "utilisation_percent",
+    "temperature_c",
+    "power_w",
+    "power_limit_w",
+    "name",
+}
+
+
+@dataclass(slots=True)
+class Driver:
+    """A fake driver, and the file that makes it fail."""
+
+    library: Path
+    state: Path
+
+    def fail(self, *lines: str) -> None:
+        """Set the faults from the next call on."""
+        (self.state / "faults.new").write_text("".join(f"{line}\n" for line in lines))
+        (self.state / "faults.new").replace(self.state / "faults")
+
+    @asynccontextmanager
+    async def link(self, **env: str) -> AsyncIterator[AgentLink]:
+        """Open a link to an agent with this driver."""
+        settings = {
+            "LD_LIBRARY_PATH": str(self.library),
+            "FAKE_FAULTS": str(self.state / "faults"),
+            **env,
+        }
+        async with linked(LocalTransport(), self.state, **settings) as link:
+            yield link
+
+    async def sample(self, **env: str) -> HostSample:
+        """Return the first sample of a new agent."""
+        async with self.link(**env) as link:
+            return await first(link)
+
+
+def build(folder: Path, *flags: str) -> Path:
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        raise RuntimeError("there is no C compiler here: apt-get install gcc")
+    library = folder / "libnvidia-ml.so.1"
+    options = ["-shared", "-fPIC", "-O1", "-Wall", "-Wl,-soname,libnvidia-ml.so.1", *flags]
+    subprocess.run([compiler, *options, "-o", library, ROOT / "fake_nvml.c"], check=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def new_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("driver"))
+
+
+@pytest.fixture(scope="session")
+def old_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("old-driver"), "-DWITHOUT_V2")
+
+
+@pytest.fixture
+def driver(new_driver: Path, state: Path) -> Driver:
+    return Driver(new_driver, state)
+
+
+async def first(link: AgentLink) -> HostSample:
+    async with aclosing(link.watch_gpus(interval_s=0.1, processes_interval_s=0.1)) as samples:
+        async for sample in samples:
+            return sample
+    raise AssertionError("no sample came")
+
+
+async def test_gpus_are_told_in_pci_order(driver: Driver) -> None:
+    async with driver.link(FAKE_GPUS="3") as link:
+        assert link.facts.driver_version == "580.1.2"
+        assert link.facts.nvml_error is None
+        sample = await first(link)
+    assert [(gpu.index, gpu.uuid) for gpu in sample.gpus] == [
+        (0, "GPU-2"),
+        (1, "GPU-1"),
+        (2, "GPU-0"),
+    ]
+    gpu = sample.gpus[1]
+    assert (gpu.name, gpu.error) == ("NVIDIA H200", None)
+    assert (gpu.memory_used_bytes, gpu.memory_total_bytes, gpu.memory_reserved_bytes) == (
+        201,
+        1000,
+        100,
+    )
+    assert (gpu.utilisation_percent, gpu.temperature_c) == (50, 40)
+    assert (gpu.power_w, gpu.power_limit_w) == (123.456, 700.0)
+    assert sample.driver_error is None
+    assert abs(sample.at - time.time()) < 5.0
+
+
+@pytest.mark.parametrize("number", [0, 1, 8, 16])
+async def test_any_number_of_gpus(driver: Driver, number: int) -> None:
+    sample = await driver.sample(FAKE_GPUS=str(number))
+    assert [gpu.index for gpu in sample.gpus] == list(range(number))
+
+
+async def test_an_old_driver_has_only_the_first_memory_call(old_driver: Path, state: Path) -> None:
+    sample = await Driver(old_driver, state).sample(FAKE_GPUS="1")
+    assert sample.gpus[0].memory_used_bytes == 300
+    assert sample.gpus[0].memory_reserved_bytes is None
+
+
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        ("MemoryInfo", "memory_used_bytes"),
+        ("UtilizationRates", "utilisation_percent"),
+        ("Temperature", "temperature_c"),
+        ("PowerUsage", "power_w"),
+        ("EnforcedPowerLimit", "power_limit_w"),
+        ("Name", "name"),
+    ],
+)
+async def test_each_reading_may_be_missing_on_its_own(
+    driver: Driver, call: str, field: str
+) -> None:
+    driver.fail(f"{call} 3")
+    (gpu,) = (await driver.sample(FAKE_GPUS="1")).gpus
+    others = READINGS - {field}
+    assert getattr(gpu, field) is None
+    assert all(getattr(gpu, other) is not None for other in others)
+    assert gpu.error is None
+
+
+async def test_a_lost_gpu_is_told_and_the_others_go_on(driver: Driver) -> None:
+    async with (
+        driver.link(FAKE_GPUS="2") as link,
+        aclosing(link.watch_gpus(interval_s=0.1)) as samples,
+    ):
+        async for sample in samples:
+            if sample.gpus[0].error is None:
+                lost = ("MemoryInfo", "UtilizationRates", "Temperature", "PowerUsage")
+                driver.fail(*(f"{call}/1 15" for call in lost))
+                continue
+            assert sample.gpus[0].error == "GPU is lost"
+            assert sample.gpus[0].uuid == "GPU-1"
+            assert sample.gpus[0].memory_used_bytes is None
+            assert sample.gpus[1].memory_used_bytes == 200
+            assert sample.driver_error is None
+            break
+
+
+async def test_a_gpu_without_handle_is_a_row(driver: Driver) -> None:
+    driver.fail("HandleByIndex/0 15")
+    sample = await driver.sample(FAKE_GPUS="2")
+    assert {gpu.error for gpu in sample.gpus} == {None, "GPU is lost"}
+
+
+async def test_a_driver_that_does_not_open_is_told_in_its_words(driver: Driver) -> None:
+    driver.fail("Init 18")
+    async with driver.link() as link:
+        assert "mismatch" in str(link.facts.nvml_error)
+        sample = await first(link)
+    assert sample.gpus == ()
+    assert "mismatch" in str(sample.driver_error)
+
+
+async def test_a_host_without_driver_is_usable(link: AgentLink) -> None:
+    assert link.facts.nvml_error == "NVML Shared Library Not Found"
+    assert (await first(link)).driver_error == "NVML Shared Library Not Found"
+
+
+async def test_a_driver_that_hangs_stops_nothing_else(driver: Driver) -> None:
+    async with driver.link(FAKE_GPUS="2") as link:
+        async with aclosing(link.watch_gpus(interval_s=0.1)) as samples:
+            async for sample in samples:
+                if sample.driver_error is None:
+                    driver.fail("sleep Temperature 5000")
+                    continue
+                assert "has not answered for 2 s" in sample.driver_error
+                assert [gpu.uuid for gpu in sample.gpus] == ["GPU-1", "GPU-0"]
+                assert {gpu.memory_used_bytes for gpu in sample.gpus} == {None}
+                break
+        async with asyncio.timeout(0.5):
+            await link.ping()
+        started_at = time.monotonic()
+    assert time.monotonic() - started_at < 0.5
+
+
+async def test_a_driver_that_hangs_from_the_start_lets_the_agent_start(driver: Driver) -> None:
+    driver.fail("sleep Init 8000")
+    async with driver.link() as link:
+        assert "has not answered" in str(link.facts.nvml_error)
+        assert "has not answered" in str((await first(link)).driver_error)
+
+
+async def test_processes_have_owner_command_and_memory(driver: Driver) -> None:
+    sample = await driver.sample(FAKE_GPUS="2", FAKE_PID=str(os.getpid()))
+    by_uuid = {process.gpu_uuid: process for process in sample.processes}
+    one = by_uuid["GPU-1"]
+    assert (one.pid, one.memory_bytes, one.run_id) == (os.getpid(), 150, None)
+    assert one.user == Path("/proc/self").owner()
+    assert "pytest" in str(one.command)
+    # NVML's "not available" is all ones.
+    assert by_uuid["GPU-0"].memory_bytes is None
+
+
+async def test_a_process_that_cannot_be_seen_is_a_bare_pid(driver: Driver) -> None:
+    sample = await driver.sample(FAKE_GPUS="1", FAKE_PID="4194304")
+    assert (sample.processes[0].user, sample.processes[0].command) == (None, None)
+
+
+async def test_a_process_of_a_run_is_told_as_such(driver: Driver) -> None:
+    async with driver.link() as link, watched(link) as runs:
+        record = await link.start_run(request("one", *python("import time; time.sleep(600)")))
+        await runs.until("one", lambda run: bool(run.processes))
+        # A second console's agent, which has to find out by itself.
+        async with (
+            driver.link(FAKE_PID=str(record.pid)) as other,
+            aclosing(other.watch_gpus(interval_s=0.1, processes_interval_s=0.1)) as samples,
+            asyncio.timeout(10),
+        ):
+            async for sample in samples:
+                if sample.processes and sample.processes[0].run_id is not None:
+                    assert {process.run_id for process in sample.processes} == {"one"}
+                    break
+
+
+async def test_sampling_eight_gpus_costs_less_than_a_hundredth_of_a_core(driver: Driver) -> None:
+    async with driver.link(FAKE_PID=str(os.getpid())) as link, watched(link):
+        pid = agent_pid(driver.state)
+        async with aclosing(link.watch_gpus()) as samples:
+            await anext(samples)
+            before, started_at = cpu_s(pid), time.monotonic()
+            for _ in range(6):
+                await anext(samples)
+            share = (cpu_s(pid) - before) / (time.monotonic() - started_at)
+    # Ticks are 10 ms: over 6 s the reading is good to 0.2 %.
+    assert share < 0.012
+
+
+def agent_pid(state: Path) -> int:
+    """Return the pid of the agent whose records lie in ``state``."""
+    wanted = f"XDG_STATE_HOME={state}".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                return int(entry.name)
+        except OSError:
+            continue
+    raise AssertionError("the agent is not there")
+
+
+def cpu_s(pid: int) -> float:
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
