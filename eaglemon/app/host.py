@@ -196,7 +196,7 @@ class Host:
         self._listener.host_changed(self)
 
 
-def _reason_of(done: set[asyncio.Task[None] | asyncio.Task[str]]) -> str:
+def _reason_of(done: set[asyncio.Task[str | None]]) -> str:
     for task in done:
         error = task.exception()
         if isinstance(error, EaglemonError):

@@ -135,12 +135,12 @@ class Hub:
             await self._clock.sleep(COALESCE_S)
 
     async def settle(self, *, timeout_s: float = 20.0) -> Snapshot:
-        """Wait until each host answered once or failed to, its GPUs included."""
+        """Wait until each host answered once or failed to, its GPUs and servers included."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 for host in self._hosts.values():
                     await host.answered.wait()
-                while any(host.is_up and host.sample is None for host in self._hosts.values()):
+                while not self._settled():
                     await self._changes.beyond(self._changes.version, timeout_s=TICK_S)
         return self.snapshot()
 
@@ -320,6 +320,11 @@ class Hub:
         self._changes.notify()
 
     # Inside.
+
+    def _settled(self) -> bool:
+        up = [host for host in self._hosts.values() if host.is_up]
+        keepers = [keeper for keeper in self._keepers.values() if keeper.host in up]
+        return all(host.sample is not None for host in up) and all(k.confirmed for k in keepers)
 
     def _adopt(self, host: Host, status: RunStatus) -> None:
         known = {profile.name: profile for profile in self._profiles.all()}

@@ -16,56 +16,24 @@ from eaglemon.app.memory import release_steps
 from eaglemon.app.meter import Meter
 from eaglemon.app.runs import notes_of, request_of
 from eaglemon.app.server_log import ServerLog
+from eaglemon.app.server_metrics import follow_metrics
 from eaglemon.app.tasks import TaskBag
+from eaglemon.core import lifecycle_events as events
 from eaglemon.core.hosts import HostSample
 from eaglemon.core.lifecycle import ServerMachine
-from eaglemon.core.lifecycle_events import (
-    AskToken,
-    ClearTimer,
-    Command,
-    CountersMoved,
-    Event,
-    HealthSeen,
-    LaunchAsked,
-    LinkLost,
-    MemoryBack,
-    PollHealth,
-    PreflightFailed,
-    PreflightPassed,
-    RunMissing,
-    RunPreflight,
-    SetTimer,
-    Spawn,
-    Spawned,
-    SpawnFailed,
-    StatusSeen,
-    StopAsked,
-    StopFailed,
-    StopPolling,
-    StopRun,
-    Timer,
-    TimerFired,
-    TokenFailed,
-    TokenSeen,
-    WatchMemory,
-)
 from eaglemon.core.phases import LogEvent, LogReady, Phase, PhaseEntered
 from eaglemon.core.probe import ProbeProgress
 from eaglemon.core.problems import Problem, Severity
 from eaglemon.core.profiles import Profile
-from eaglemon.core.prometheus import parse_metrics
 from eaglemon.core.release import Release
 from eaglemon.core.runs import RunActivity, RunRecord, RunStatus
 from eaglemon.core.views import HealthVerdict, HealthView, LaunchPlan, ServerState
 from eaglemon.engines.base import Engine
 from eaglemon.errors import AgentError, EaglemonError, HostError, LinkLostError
 from eaglemon.io.clock import Clock
-from eaglemon.io.http import HttpAnswer, HttpClient, HttpLimits
+from eaglemon.io.http import HttpClient
 
 _log = logging.getLogger(__name__)
-
-METRICS_INTERVAL_S = 2.0
-METRICS_LIMITS = HttpLimits(connect_s=3.0, read_s=10.0)
 
 
 @dataclass(slots=True)
@@ -131,7 +99,7 @@ class Keeper:
         wall = datetime.fromtimestamp(self._clock.wall()).astimezone()
         self._request = request_of(plan, self.host.sample, wall)
         self.id = self._request.id
-        self.feed(LaunchAsked())
+        self.feed(events.LaunchAsked())
 
     def adopt(self, status: RunStatus) -> None:
         """Take over a run found on the host."""
@@ -155,13 +123,15 @@ class Keeper:
         if self.machine.state is ServerState.SPAWNING:
             return  # The spawn's own answer comes first; it looks at the status again.
         before = self.machine.state
-        self.feed(StatusSeen(living=len(status.processes), exit=status.exit, stop=status.stop))
+        self.feed(
+            events.StatusSeen(living=len(status.processes), exit=status.exit, stop=status.stop)
+        )
         if first or before is ServerState.LOST:
             self._follow_log()
 
     def run_missing(self) -> None:
         """Take the news that the host does not know this run."""
-        self.feed(RunMissing())
+        self.feed(events.RunMissing())
 
     def sample_seen(self, sample: HostSample) -> None:
         """Take a GPU sample: which GPUs the run holds, and how much."""
@@ -179,17 +149,29 @@ class Keeper:
         self._tasks.cancel("log")
         self._tasks.cancel("metrics")
         self._http = None
-        self.feed(LinkLost(reason=reason))
+        self.feed(events.LinkLost(reason=reason))
 
     def stop(self, grace_s: float) -> None:
         """Stop the server."""
-        self.feed(StopAsked(grace_s=grace_s))
+        self.feed(events.StopAsked(grace_s=grace_s))
 
     async def close(self) -> None:
         """Let go of the server; it keeps running."""
         await self._tasks.close()
         if self._http is not None:
             await self._http.close()
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether what is shown rests on asking, not only on finding the run.
+
+        A run found on the host counts as starting until its health was asked and, where that is
+        good, a token was generated; and until its log was read up to the present.
+        """
+        if self.machine.state.ended:
+            return self.log.caught_up
+        asked = self.seen.health is not None and self.machine.state is not ServerState.WARMING
+        return self.log.caught_up and (asked or not self.machine.state.starting)
 
     @property
     def pids(self) -> frozenset[int]:
@@ -214,7 +196,7 @@ class Keeper:
 
     # The machine.
 
-    def feed(self, event: Event) -> None:
+    def feed(self, event: events.Event) -> None:
         """Give the machine an event and carry out what it answers."""
         before = self.machine.state
         commands = self.machine.handle(event)
@@ -236,7 +218,10 @@ class Keeper:
             case ServerState.READY:
                 self.log.track.enter(Phase.READY, now)
                 self.log.track.finish(now)
-                self._tasks.start("metrics", self._read_metrics())
+                metrics = follow_metrics(
+                    self.http, self.engine, self.meter, self._clock, self._metrics_seen
+                )
+                self._tasks.start("metrics", metrics)
             case ServerState.FAILED:
                 self.log.track.fail(now)
                 self._end()
@@ -253,27 +238,27 @@ class Keeper:
         else:
             self.seen.ended_wall = self._clock.wall()
 
-    def _carry_out(self, command: Command) -> None:
+    def _carry_out(self, command: events.Command) -> None:
         match command:
-            case RunPreflight():
+            case events.RunPreflight():
                 self._tasks.start("preflight", self._preflight())
-            case Spawn():
+            case events.Spawn():
                 self._tasks.start("spawn", self._spawn())
-            case PollHealth(after_s=after_s):
+            case events.PollHealth(after_s=after_s):
                 self._tasks.start("health", self._poll_health(after_s))
-            case AskToken(after_s=after_s):
+            case events.AskToken(after_s=after_s):
                 self._tasks.start("token", self._ask_token(after_s))
-            case StopRun(grace_s=grace_s):
+            case events.StopRun(grace_s=grace_s):
                 self._tasks.start("stop", self._stop_run(grace_s))
-            case WatchMemory():
+            case events.WatchMemory():
                 self._tasks.start("memory", self._watch_memory())
-            case SetTimer(timer=timer, after_s=after_s):
+            case events.SetTimer(timer=timer, after_s=after_s):
                 self._tasks.start(f"timer {timer}", self._fire(timer, after_s))
-            case ClearTimer(timer=timer):
+            case events.ClearTimer(timer=timer):
                 self._tasks.cancel(f"timer {timer}")
-                if timer is Timer.RELEASE:
+                if timer is events.Timer.RELEASE:
                     self._tasks.cancel("memory")
-            case StopPolling():
+            case events.StopPolling():
                 self._tasks.cancel("health")
                 self._tasks.cancel("token")
 
@@ -283,28 +268,28 @@ class Keeper:
         try:
             problems = await self._check(self.plan)
         except EaglemonError as error:
-            self.feed(PreflightFailed(reason=str(error)))
+            self.feed(events.PreflightFailed(reason=str(error)))
             return
         errors = [p for p in problems if p.severity is Severity.ERROR]
         if errors and not self._force:
-            self.feed(PreflightFailed(reason="\n".join(str(problem) for problem in errors)))
+            self.feed(events.PreflightFailed(reason="\n".join(str(problem) for problem in errors)))
             return
         self.preflight_notes.extend(str(problem) for problem in problems)
-        self.feed(PreflightPassed())
+        self.feed(events.PreflightPassed())
 
     async def _spawn(self) -> None:
         try:
             record = await self.host.link.start_run(self._request)
         except LinkLostError as error:
             # The host may have started it all the same: it will say so when it is back.
-            self.feed(LinkLost(reason=str(error)))
+            self.feed(events.LinkLost(reason=str(error)))
             return
         except EaglemonError as error:
-            self.feed(SpawnFailed(reason=str(error)))
+            self.feed(events.SpawnFailed(reason=str(error)))
             return
         self.record = record
         self.launched_wall = record.launched_at - self.host.clock_offset_s
-        self.feed(Spawned(pid=record.pid or 0))
+        self.feed(events.Spawned(pid=record.pid or 0))
         self._follow_log()
         if self.status is not None:
             self.status_seen(self.status)
@@ -330,7 +315,7 @@ class Keeper:
         self.seen.health_at = now
         if code is not None and self.machine.state is ServerState.STARTING:
             self.log.track.enter(Phase.HTTP_OPEN, now)
-        self.feed(HealthSeen(verdict=verdict))
+        self.feed(events.HealthSeen(verdict=verdict))
 
     async def _ask_token(self, after_s: float) -> None:
         await self._clock.sleep(after_s)
@@ -340,17 +325,17 @@ class Keeper:
             self.model_name = name or self.model_name
             await ask_token(self.http(), self.engine, self.model_name, limits)
         except EaglemonError as error:
-            self.feed(TokenFailed(reason=error.message))
+            self.feed(events.TokenFailed(reason=error.message))
             return
-        self.feed(TokenSeen())
+        self.feed(events.TokenSeen())
 
     async def _stop_run(self, grace_s: float) -> None:
         try:
             await self.host.link.stop_run(self.id, grace_s=grace_s)
         except AgentError as error:
-            self.feed(StopFailed(reason=str(error)))
+            self.feed(events.StopFailed(reason=str(error)))
         except LinkLostError as error:
-            self.feed(LinkLost(reason=str(error)))
+            self.feed(events.LinkLost(reason=str(error)))
 
     async def _watch_memory(self) -> None:
         notes = notes_of(self.record) if self.record else None
@@ -358,7 +343,7 @@ class Keeper:
         levels = notes.gpu_used_before if notes else {}
         before = {uuid: levels.get(uuid, 0) for uuid in uuids}
         if not before:
-            self.feed(MemoryBack())  # It never held GPU memory.
+            self.feed(events.MemoryBack())  # It never held GPU memory.
             return
         gone_at = self.machine.stop.gone_at if self.machine.stop else None
         with suppress(LinkLostError):
@@ -368,12 +353,12 @@ class Keeper:
                 async for release in steps:
                     self.seen.release = release
                     if release.back:
-                        self.feed(MemoryBack())
+                        self.feed(events.MemoryBack())
                     self._changed()
 
-    async def _fire(self, timer: Timer, after_s: float) -> None:
+    async def _fire(self, timer: events.Timer, after_s: float) -> None:
         await self._clock.sleep(after_s)
-        self.feed(TimerFired(timer=timer))
+        self.feed(events.TimerFired(timer=timer))
 
     # Log and metrics.
 
@@ -381,40 +366,21 @@ class Keeper:
         if self.record is not None and self.host.is_up and not self._tasks.running("log"):
             self._tasks.start("log", self.log.follow(self.host.link, self.id))
 
-    def _heard(self, events: list[LogEvent]) -> None:
+    def _heard(self, heard: list[LogEvent]) -> None:
         opened = any(
             isinstance(event, LogReady)
             or (isinstance(event, PhaseEntered) and event.phase is Phase.HTTP_OPEN)
-            for event in events
+            for event in heard
         )
         if opened and self.machine.state is ServerState.STARTING:
             # The log tells first: ask now instead of at the next poll.
             self._tasks.start("health", self._poll_health(0.0))
         self._changed()
 
-    async def _read_metrics(self) -> None:
-        while True:
-            try:
-                answer = await self.http().request(
-                    "GET", self.engine.endpoints.metrics, limits=METRICS_LIMITS
-                )
-            except HostError as error:
-                self.meter.missing = error.message
-            else:
-                self._metrics_seen(answer)
-            self._changed()
-            await self._clock.sleep(METRICS_INTERVAL_S)
-
-    def _metrics_seen(self, answer: HttpAnswer) -> None:
-        if answer.status != 200:
-            self.meter.missing = self.engine.metrics_hint
-            return
-        metrics = parse_metrics(answer.body.decode("utf-8", "replace"))
-        moved = self.meter.scrape_seen(
-            self.engine.gauges(metrics), at=self._clock.monotonic(), wall=self._clock.wall()
-        )
+    def _metrics_seen(self, moved: bool) -> None:  # noqa: FBT001 -- called by follow_metrics only
         if moved:
-            self.feed(CountersMoved())
+            self.feed(events.CountersMoved())
+        self._changed()
 
     def _note_activity(self, status: RunStatus) -> None:
         if status.activity is not None and status.activity != self.seen.activity:

@@ -8,7 +8,8 @@ import asyncio
 import itertools
 from collections.abc import Callable, Iterator
 
-from eaglemon.app.keeper import METRICS_LIMITS, Keeper
+from eaglemon.app.keeper import Keeper
+from eaglemon.app.server_metrics import read_gauges
 from eaglemon.core.probe import (
     Arrival,
     ProbeFigures,
@@ -19,7 +20,6 @@ from eaglemon.core.probe import (
     RequestStatus,
     figures_of,
 )
-from eaglemon.core.prometheus import parse_metrics
 from eaglemon.core.speculation import AcceptCounts
 from eaglemon.core.sse import SseDecoder
 from eaglemon.engines.base import (
@@ -144,16 +144,10 @@ class Probe:
 
     async def _gauges(self) -> Gauges | None:
         """Return a reading of the counters, ``None`` when the server does not serve any."""
-        engine = self._keeper.engine
         try:
-            answer = await self._keeper.http().request(
-                "GET", engine.endpoints.metrics, limits=METRICS_LIMITS
-            )
+            return await read_gauges(self._keeper.http(), self._keeper.engine)
         except HostError:
             return None
-        if answer.status != 200:
-            return None
-        return engine.gauges(parse_metrics(answer.body.decode("utf-8", "replace")))
 
     async def _counted_since(self, before: Gauges | None) -> AcceptCounts | None:
         """Return what the server counted for this probe, waiting until all of it is there."""

@@ -48,6 +48,11 @@ class ServerLog:
         self._stamps: StampClock | None = None
         self._history_bytes = 0
 
+    @property
+    def caught_up(self) -> bool:
+        """Whether all that was written before we looked has been read."""
+        return self._offset >= self._history_bytes
+
     def catch_up(self, *, launched_at: float, age_s: float, history_bytes: int) -> None:
         """Prepare for a log whose first ``history_bytes`` were written before we looked.
 
@@ -70,6 +75,7 @@ class ServerLog:
                         events += self._reader.close()
                     self._offset = chunk.offset + len(chunk.data)
                     self._take(events, old=self._offset <= self._history_bytes)
+            self._history_bytes = 0  # The log has ended, perhaps shorter than was told.
 
     def _take(self, events: list[LogEvent], *, old: bool) -> None:
         now, wall = self._clock.monotonic(), self._clock.wall()

@@ -121,13 +121,12 @@ class ProbeFigures:
     chunk_gap_s: Spread | None = None
     """Between chunks: the time of one verify step, not of one token."""
     counts: AcceptCounts | None = None
+    accept_length: float | None = None
+    """Tokens per verify step, the bonus token included, sum over sum of ``counts``."""
+    per_position: tuple[float, ...] = ()
+    """Survival: share of verify steps in which the first i+1 draft tokens were all accepted."""
     accept_source: str | None = None
     """Where ``counts`` comes from: ``per-request answers`` or ``counter difference``."""
-
-    @property
-    def accept_length(self) -> float | None:
-        """Tokens per verify step, the bonus token included, sum over sum."""
-        return self.counts.accept_length if self.counts else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +184,8 @@ def figures_of(
         ttft_s=spread([r.ttft_s for r in ok if r.ttft_s is not None]),
         chunk_gap_s=spread(gaps),
         counts=counts,
+        accept_length=counts.accept_length if counts else None,
+        per_position=counts.survival if counts else (),
         accept_source=source,
     )
 
