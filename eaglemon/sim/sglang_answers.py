@@ -128,7 +128,13 @@ class SglangAnswer:
         begin = before if self._incremental or not self._native else 0
         text = generation.answer.text(begin, generation.tokens)
         if self._native:
-            return [self._native_answer(begin, text)]
+            event = self._native_answer(begin, text)
+            if not before and generation.finish is None:
+                event["meta_info"] = {
+                    **generation.meta(),
+                    "response_sent_to_client_ts": generation.first_at,
+                }
+            return [event]
         reason = generation.finish["type"] if generation.finish else None
         if self._chat:
             events = [self._openai({"reasoning_content": None, "content": text})]

@@ -188,6 +188,8 @@ class _Engine(Core):
     def on_prefill(self, requests: list[Request]) -> None:
         if self._crash and requests:
             send_blocking(self._worker, {"crash": True})
+            # The worker's account of it comes first in the log; its end closes the socket.
+            receive_blocking(self._worker)
             raise _EngineFailed("Worker failed with error, please check the stack trace above")
 
     def on_busy(self, *, busy: bool) -> None:
