@@ -8,6 +8,7 @@ searched for at once in the raw bytes, and only lines that have one are cut out 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TypeAlias
 
 from eaglemon.core.lines import MAX_LINE_BYTES, Line, LineAssembler, LineSplitter, clean
@@ -70,8 +71,7 @@ class LogReader:
     """
 
     def __init__(self, rules: Sequence[LogRule], *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
-        # Bars first: the ones told early must come in the order in which they come late.
-        self._rules = sorted(rules, key=lambda rule: not rule.bar)
+        self._rules = tuple(rules)
         self._limit = max_line_bytes
         self._splitter = LineSplitter(max_line_bytes)
         self._search = re.compile(_any_of([rule.contains for rule in rules])).search
@@ -87,7 +87,8 @@ class LogReader:
             for found in rules
         }
         self._number = 1
-        self._bars_told: dict[str, int] = {}
+        self._bars_told = 0
+        """Bars of the incomplete line that were told already."""
         self._context = _Context()
         self.events_told = 0
 
@@ -122,7 +123,7 @@ class LogReader:
         told = self._bars_told
         first_end = _line_end(region, 0) if told else -1
         if region:
-            self._bars_told = {}
+            self._bars_told = 0
         while match := self._search(region, start):
             at = match.start()
             end = _line_end(region, at)
@@ -155,9 +156,10 @@ class LogReader:
                 end_offset=self._splitter.offset + _after(region, end),
                 transient=region[end : end + 1] == b"\r" and region[end + 1 : end + 2] != b"\n",
             )
-            for rule in self._rules_on(match, region, stop):
-                skip = told.get(rule.name, 0) if end == first_end else 0
-                self._apply(rule, line, skip, events)
+            rules = self._rules_on(match, region, stop)
+            self._tell_bars(rules, line, told if end == first_end else 0, events)
+            for rule in rules:
+                self._apply(rule, line, events)
         self._number += region.count(b"\n", counted)
         return events
 
@@ -187,28 +189,32 @@ class LogReader:
             end_offset=self._splitter.offset + len(head),
             transient=True,
         )
-        for rule in self._rules_on(match, head, len(head)):
-            if rule.bar:
-                skip = self._bars_told.get(rule.name, 0)
-                self._bars_told[rule.name] = self._apply(rule, line, skip, events)
+        rules = self._rules_on(match, head, len(head))
+        self._bars_told = self._tell_bars(rules, line, self._bars_told, events)
 
-    def _apply(self, rule: LogRule, line: Line, skip: int, events: list[LogEvent]) -> int:
-        """Add the events of ``rule`` on ``line``; return how many bars it has."""
-        if rule.after is not None and rule.after not in self._context.told:
-            return 0
-        if rule.bar and rule.pattern is not None:
-            count = 0
-            for match in rule.pattern.finditer(line.text):
-                count += 1
-                if count > skip:
-                    self._context.add(rule.build(match, line), line, rule.again, events)
-            return count
+    def _tell_bars(
+        self, rules: list[LogRule], line: Line, told: int, events: list[LogEvent]
+    ) -> int:
+        """Add the events of the line's bars but the first ``told``; return how many there are."""
+        bars = [
+            (match.end(), match, rule)
+            for rule in rules
+            if rule.bar and rule.pattern is not None
+            for match in rule.pattern.finditer(line.text)
+        ]
+        bars.sort(key=itemgetter(0))
+        for _, match, rule in bars[told:]:
+            self._context.add(rule.build(match, line), line, rule.again, events)
+        return len(bars)
+
+    def _apply(self, rule: LogRule, line: Line, events: list[LogEvent]) -> None:
+        if rule.bar or (rule.after is not None and rule.after not in self._context.told):
+            return
         found = rule.pattern.search(line.text) if rule.pattern is not None else None
         if rule.pattern is None or found is not None:
             if rule.marks is not None:
                 self._context.told.add(rule.marks)
             self._context.add(rule.build(found, line), line, rule.again, events)
-        return 0
 
 
 class _Context:

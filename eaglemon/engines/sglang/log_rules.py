@@ -147,6 +147,8 @@ _PHASES: tuple[LogRule, ...] = (
     _phase(Phase.WARM_UP, '"GET /model_info'),
     _phase(Phase.WARM_UP, '"GET /get_model_info'),
     _phase(Phase.WARM_UP, "Initialization failed. warmup error"),
+    # Ranks of a second host print no line while they serve: only a stack shows their loop.
+    _phase(Phase.SERVING, "event_loop_", pattern=r"in event_loop_\w*disagg"),
     LogRule(name="ready", contains="The server is fired up", build=_ready),
     LogRule(name="decode", contains="Decode batch", frequent=_DECODE, read=_decode),
 )

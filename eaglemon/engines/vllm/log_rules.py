@@ -39,7 +39,12 @@ def _stamp(line: Line) -> str | None:
 
 
 def _phase(
-    phase: Phase, contains: str, *, stage: str | None = None, pattern: str | None = None
+    phase: Phase,
+    contains: str,
+    *,
+    stage: str | None = None,
+    pattern: str | None = None,
+    after: str | None = None,
 ) -> LogRule:
     def build(match: re.Match[str] | None, line: Line) -> PhaseEntered:
         return PhaseEntered(phase=phase, stage=stage, stamp=_stamp(line))
@@ -49,6 +54,7 @@ def _phase(
         contains=contains,
         pattern=re.compile(pattern) if pattern else None,
         build=build,
+        after=after,
     )
 
 
@@ -129,6 +135,7 @@ _PHASES: tuple[LogRule, ...] = (
     _phase(Phase.SERVING, "Dumping input data for"),
     # Only the loop that serves says this: a start-up fails with other words.
     _phase(Phase.SERVING, "EngineCore encountered a fatal error"),
+    _phase(Phase.SERVING, "WorkerProc hit an exception", after=Phase.READY),
     LogRule(
         name="ready",
         contains="Application startup complete",
