@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import socket
 import time
 
 import click
@@ -55,11 +56,19 @@ def command(invocation: Invocation, *, headless: bool, as_json: bool) -> int:
 async def _run_job(profiles: ProfileStore, *, as_json: bool) -> list[Step]:
     steps: list[Step] = []
     async with SimHost() as spec, session.open_console((spec,), profiles) as console:
-        async for step in main_job(console, spec.name, clock=time.monotonic):
+        async for step in main_job(console, spec.name, clock=time.monotonic, port=_free_port()):
             steps.append(step)
             if not as_json:
                 output.write_lines(_step_lines(step))
     return steps
+
+
+def _free_port() -> int:
+    # The simulated host shares this computer's loopback, where the profile's port may be taken.
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 async def _show(profiles: ProfileStore) -> None:

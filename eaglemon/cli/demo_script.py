@@ -33,6 +33,7 @@ class Step:
 class _Job:
     console: Eaglemon
     host: str
+    port: int
     server_id: str = ""
     used_before_bytes: int | None = None
 
@@ -45,13 +46,14 @@ class _Found:
 
 
 async def main_job(
-    console: Eaglemon, host: str, *, clock: Callable[[], float]
+    console: Eaglemon, host: str, *, clock: Callable[[], float], port: int
 ) -> AsyncIterator[Step]:
     """Yield each step as it ends; stops after the first that does not hold.
 
-    ``clock`` returns seconds. A server that was started is stopped in any case.
+    ``clock`` returns seconds; ``port`` is one that is free on the host. A server that was started
+    is stopped in any case.
     """
-    job = _Job(console, host)
+    job = _Job(console, host, port)
     steps: tuple[tuple[str, Callable[[_Job], Awaitable[_Found]]], ...] = (
         ("gpus", _show_gpus),
         ("launch", _launch),
@@ -109,7 +111,7 @@ async def _show_gpus(job: _Job) -> _Found:
 
 
 async def _launch(job: _Job) -> _Found:
-    plan = job.console.plan(PROFILE, job.host)
+    plan = job.console.plan(PROFILE, job.host, {"port": str(job.port)})
     job.server_id = await job.console.launch(plan)
     return _Found(f"started {job.server_id}", (plan.shell_line,), {"server": job.server_id})
 

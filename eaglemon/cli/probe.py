@@ -57,8 +57,10 @@ def command(
         work,
         if_interrupted="the probe was cancelled, the server keeps running",
     )
+    counts = probe.figures.counts
+    accept_rate = counts.accept_rate if counts else None
     if as_json:
-        output.write_document("probe", {"probe": probe, **derived(probe)})
+        output.write_document("probe", {"probe": probe, "accept_rate": accept_rate})
     else:
         output.write_lines(probe_lines(probe))
     figures = probe.figures
@@ -70,13 +72,3 @@ def command(
         diagnostics.fail(f"{bad} of {probe.plan.requests} did not end well: {reason or 'cut off'}")
     held = probe.state == "done" and figures.ok > 0 and not (figures.failed or figures.cut)
     return EXIT_OK if held else EXIT_FAILED
-
-
-def derived(probe: ProbeProgress) -> dict[str, object]:
-    """Return the figures that are computed from the sums, for the JSON document."""
-    counts = probe.figures.counts
-    return {
-        "accept_length": probe.figures.accept_length,
-        "accept_rate": counts.accept_rate if counts else None,
-        "survival": counts.survival if counts else (),
-    }

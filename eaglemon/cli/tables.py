@@ -105,8 +105,8 @@ def probe_lines(probe: ProbeProgress) -> list[str]:
         ("chunk gap", _spread_latency(figures.chunk_gap_s)),
         ("accept length", _acceptance(figures, probe)),
     ]
-    if figures.counts is not None and figures.counts.survival:
-        shares = " ".join(percent(share) for share in figures.counts.survival)
+    if figures.per_position:
+        shares = " ".join(percent(share) for share in figures.per_position)
         rows.append(("by position", shares))
     return [*columns(rows), *(f"note: {note}" for note in probe.notes)]
 

@@ -113,6 +113,8 @@ def probe(plan: ProbePlan, *, ok: int | None = None, state: str = "done") -> Pro
             ttft_s=Spread(median=0.05, p90=0.06, p99=0.07, count=good),
             counts=AcceptCounts(steps=100, accepted=180, proposed=500, per_position=(90, 60, 30)),
             accept_source="per-request answers",
+            accept_length=2.8,
+            per_position=(0.9, 0.6, 0.3),
         ),
     )
 

@@ -240,8 +240,9 @@ def test_probe_writes_figures(run: CommandLine) -> None:
         {"requests": "10", "concurrency": "1", "workload": "code", "max_tokens": "64"}
     ]
     document = run("probe", "sglang", "--json").document
-    assert document["accept_length"] == 2.8
-    assert document["survival"] == [0.9, 0.6, 0.3]
+    assert document["probe"]["figures"]["accept_length"] == 2.8
+    assert document["probe"]["figures"]["per_position"] == [0.9, 0.6, 0.3]
+    assert document["accept_rate"] == 0.36
 
 
 def test_probe_with_failed_requests_exits_1(run: CommandLine) -> None:

@@ -28,13 +28,17 @@ def console(home: Path) -> FakeConsole:
 
 async def steps_of(console: FakeConsole) -> list[Step]:
     ticks = count()
-    return [step async for step in main_job(console, "gpu-a", clock=lambda: float(next(ticks)))]
+    return [
+        step
+        async for step in main_job(console, "gpu-a", clock=lambda: float(next(ticks)), port=31234)
+    ]
 
 
 async def test_each_step_is_told_with_its_time(console: FakeConsole) -> None:
     steps = await steps_of(console)
     assert [step.name for step in steps] == NAMES
     assert all(step.ok and step.took_s == 1.0 for step in steps)
+    assert console.called("plan") == [{"port": "31234"}]
     assert steps[3].figures["accept_length"] == 2.8
 
 
