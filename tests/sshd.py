@@ -60,15 +60,26 @@ class Sshd:
 
     def cut(self) -> None:
         """Kill the processes of all connections at once, as a cut network would."""
-        for pid in _descendants(self.process.pid, name="sshd"):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
+
+    def stall(self) -> None:
+        """Stop the processes of all connections, as a network that swallows everything would."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """End a ``stall``."""
+        self._signal(signal.SIGCONT)
 
     def stop(self) -> None:
         """End sshd and its connections."""
         self.cut()
         self.process.kill()
         self.process.wait()
+
+    def _signal(self, number: int) -> None:
+        for pid in _descendants(self.process.pid, name="sshd"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
 
 def start_sshd(folder: Path, *, extra: Sequence[str] = ()) -> Sshd:

@@ -235,7 +235,9 @@ class AgentLink:
                 for frame in self._decoder.feed(data):
                     self._take(frame)
             reason = await self._end_reason()
-        except (AgentError, HostError) as error:
+        except AgentError as error:
+            reason = f"{self._host}: {error}"
+        except HostError as error:
             reason = str(error)
         self._fail(reason)
 

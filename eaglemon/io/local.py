@@ -130,15 +130,15 @@ class LocalProcess:
     async def close(self) -> None:
         """Close stdin, then end the process and what it started in its session."""
         self.write_eof()
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_GRACE_S):
                 await self._process.wait()
-        except TimeoutError:
+        if self._transport.get_returncode() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            await self._process.wait()
         # Whoever inherited the pipes may keep them open: they are closed here, not waited for.
         self._transport.close()
+        await self._process.wait()
         self._drain.cancel()
         await asyncio.gather(self._drain, return_exceptions=True)
 
