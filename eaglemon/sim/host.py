@@ -6,10 +6,7 @@ driver library and the engines are simulated. ``python -m eaglemon.sim.host`` ke
 
 import argparse
 import asyncio
-import contextlib
 import getpass
-import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -22,10 +19,10 @@ import asyncssh
 from eaglemon.core.hosts import HostSpec
 from eaglemon.errors import HostError, UsageError
 from eaglemon.sim.host_files import write_host_files
-from eaglemon.sim.process import is_alive, start_ticks
+from eaglemon.sim.janitor import clean, janitor_environment
 
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-_END_LIMIT_S = 5.0
+_END_LIMIT_S = 15.0
 
 
 class SimHost:
@@ -52,6 +49,7 @@ class SimHost:
         self._extra = dict(env or {})
         self._server: asyncssh.SSHAcceptor | None = None
         self._connections: set[asyncssh.SSHServerConnection] = set()
+        self._janitor: asyncio.subprocess.Process | None = None
         self._folder: Path | None = None
         self._environment: dict[str, str] = {}
 
@@ -80,6 +78,17 @@ class SimHost:
             )
         self._folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="eaglemon-sim-"))
         try:
+            # It cleans up even if this process is killed or its terminal is closed.
+            self._janitor = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "eaglemon.sim.janitor",
+                str(self._folder),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.DEVNULL,
+                env=janitor_environment(),
+                start_new_session=True,
+            )
             return await self._start(self._folder)
         except (OSError, asyncssh.Error) as error:
             await self._end()
@@ -164,10 +173,12 @@ class SimHost:
             self._server = None
         for connection in list(self._connections):
             connection.abort()
-        if self._folder is not None:
-            folder, self._folder = self._folder, None
-            await _kill_processes(folder)
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        janitor, self._janitor = self._janitor, None
+        folder, self._folder = self._folder, None
+        if janitor is not None:
+            await _finish(janitor)
+        if folder is not None and await asyncio.to_thread(folder.exists):
+            await asyncio.to_thread(clean, folder)
 
 
 class _Server(asyncssh.SSHServer):
@@ -225,37 +236,15 @@ async def _copy(source: asyncio.StreamReader | None, sink: asyncssh.SSHWriter[by
             open_ = False
 
 
-async def _kill_processes(folder: Path) -> None:
-    """SIGKILL every process that belongs to the host, and wait until none is left."""
-    deadline = asyncio.get_running_loop().time() + _END_LIMIT_S
-    while asyncio.get_running_loop().time() < deadline:
-        living = await asyncio.to_thread(_processes, folder)
-        if not living:
-            return
-        for pid in living:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        await asyncio.sleep(0.05)
-
-
-def _processes(folder: Path) -> list[int]:
-    """Return the living processes of the host: engines by their marks, others by environment."""
-    living: set[int] = set()
-    for mark in (folder / "sim" / "processes").glob("*"):
-        text = mark.read_text("utf-8")
-        if is_alive(int(mark.name), int(text) if text else None):
-            living.add(int(mark.name))
-    needle = f"EAGLEMON_SIM_DIR={folder / 'sim'}".encode()
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            environment = (entry / "environ").read_bytes()
-        except OSError:
-            continue
-        pid = int(entry.name)
-        if needle in environment.split(b"\0") and is_alive(pid, start_ticks(pid)):
-            living.add(pid)
-    living.discard(os.getpid())
-    return sorted(living)
+async def _finish(janitor: asyncio.subprocess.Process) -> None:
+    if janitor.stdin is not None:
+        janitor.stdin.close()
+    try:
+        async with asyncio.timeout(_END_LIMIT_S):
+            await janitor.wait()
+    except TimeoutError:
+        janitor.kill()
+        await janitor.wait()
 
 
 async def _serve(arguments: argparse.Namespace) -> None:

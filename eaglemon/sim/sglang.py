@@ -45,9 +45,9 @@ def main(argv: list[str] | None = None) -> int:
     register(settings.folder)
     if "ignore-term" in settings.faults:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    settings.sleep(0.6)
+    settings.sleep(0.5)
     console.line(_BANNER)
-    settings.sleep(0.6)
+    settings.sleep(0.5)
     try:
         args = resolve(sys.argv[1:] if argv is None else argv, console)
     except StartError as error:

@@ -56,7 +56,7 @@ class RankStart:
     def run(self, rank: int) -> Loaded:
         """Start up; raises ``RankFailed``."""
         args, log = self._args, self._console.log
-        self._settings.sleep(2.0 + 0.05 * rank)
+        self._settings.sleep(1.4 + 0.05 * rank)
         free_before = self._memory.free_gb()
         self._distributed_init()
         target_gb = min(args.weight_gb, 0.8 * args.mem_fraction * self._memory.total_bytes / GIB)

@@ -192,3 +192,39 @@ async def test_the_command_keeps_a_host_until_a_signal() -> None:
     async with asyncio.timeout(10):
         assert await process.wait() == 0
     assert not folder.exists()
+
+
+async def test_nothing_is_left_of_a_host_whose_process_was_killed() -> None:
+    code = """
+import asyncio, sys
+import asyncssh
+from eaglemon.sim.host import SimHost
+
+async def main():
+    sim = SimHost()
+    async with sim as spec:
+        async with asyncssh.connect(
+            spec.address, spec.port, username=spec.user, client_keys=[spec.identity],
+            known_hosts=spec.known_hosts, config=None, agent_path=None,
+        ) as connection:
+            done = await connection.run("setsid sleep 600 <&- >/dev/null 2>&1 & echo $!")
+            print(done.stdout.strip(), sim.folder, flush=True)
+            await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        code,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parent.parent.parent,
+    )
+    assert process.stdout is not None
+    pid, folder = (await process.stdout.readline()).decode().split()
+    assert is_alive(int(pid), None)
+    process.kill()
+    await process.wait()
+    async with asyncio.timeout(10):
+        while is_alive(int(pid), None) or Path(folder).exists():
+            await asyncio.sleep(0.02)
