@@ -32,8 +32,8 @@ def command(
 
 
 def has_terminal() -> bool:
-    """Tell whether both stdin and stdout are a terminal."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
+    """Tell whether keys can be read and the screen is seen (the toolkit draws on stderr)."""
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
 async def show_console(hosts: Sequence[HostSpec], profiles: ProfileStore) -> None:
