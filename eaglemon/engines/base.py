@@ -124,6 +124,10 @@ class Engine(Protocol):
         """Return the command line that starts a server of this profile."""
         ...
 
+    def profile_of(self, argv: tuple[str, ...]) -> Profile:
+        """Return the profile that a command line amounts to; raises ``UsageError``."""
+        ...
+
     def environment(self, profile: Profile) -> dict[str, str]:
         """Return the variables the profile's server is started with (profile's own included)."""
         ...

@@ -1,5 +1,7 @@
 """SGLang, releases 0.5.16 to 0.5.23; its log lines also in older ones."""
 
+from dataclasses import replace
+
 from eaglemon.core.logs import LogRule
 from eaglemon.core.problems import Problem
 from eaglemon.core.profiles import Profile
@@ -7,7 +9,8 @@ from eaglemon.core.prometheus import Metrics
 from eaglemon.core.views import HealthVerdict
 from eaglemon.engines.base import Endpoints, Gauges, GenerateRequest, HttpCall, StreamDecoder
 from eaglemon.engines.command import flag_arguments, gpu_environment, starts
-from eaglemon.engines.sglang.flags import sglang_problems
+from eaglemon.engines.importing import common_fields, read_command, speculation_of
+from eaglemon.engines.sglang.flags import OWNED, sglang_problems
 from eaglemon.engines.sglang.log_rules import LOG_RULES
 from eaglemon.engines.sglang.wire import SglangDecoder, generate_call, read_gauges
 
@@ -47,6 +50,29 @@ class SglangEngine:
                 if number is not None:
                     arguments += [flag, str(number)]
         return (*start, *arguments, *flag_arguments(profile.flags))
+
+    def profile_of(self, argv: tuple[str, ...]) -> Profile:
+        """Return the profile that a command line amounts to; raises ``UsageError``."""
+        command = read_command(argv)
+        model = command.owned(OWNED, "model")
+        if model is None and command.words:
+            model = command.words[0]
+        profile = common_fields(
+            command, OWNED, engine=self.name, model=model, default_port=self.default_port
+        )
+        draft = command.owned(OWNED, "draft")
+        algorithm = command.owned(OWNED, "speculation.algorithm")
+        speculation = None
+        if algorithm is not None:
+            speculation = speculation_of(
+                str(algorithm),
+                steps=command.owned(OWNED, "speculation.steps"),
+                topk=command.owned(OWNED, "speculation.topk"),
+                draft_tokens=command.owned(OWNED, "speculation.draft_tokens"),
+            )
+        return replace(
+            profile, draft=None if draft is None else str(draft), speculation=speculation
+        )
 
     def environment(self, profile: Profile) -> dict[str, str]:
         """Return the variables the profile's server is started with."""

@@ -1,6 +1,8 @@
 """vLLM with its V1 engine (0.32); its log lines also in older releases."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 
 from eaglemon.core.logs import LogRule
 from eaglemon.core.problems import Problem
@@ -9,9 +11,13 @@ from eaglemon.core.prometheus import Metrics
 from eaglemon.core.views import HealthVerdict
 from eaglemon.engines.base import Endpoints, Gauges, GenerateRequest, HttpCall, StreamDecoder
 from eaglemon.engines.command import flag_arguments, gpu_environment, program_beside, starts
-from eaglemon.engines.vllm.flags import speculative_config, vllm_problems
+from eaglemon.engines.importing import common_fields, read_command, speculation_of
+from eaglemon.engines.vllm.flags import OWNED, speculative_config, vllm_problems
 from eaglemon.engines.vllm.log_rules import LOG_RULES
 from eaglemon.engines.vllm.wire import VllmDecoder, generate_call, read_gauges
+
+_IN_PROFILE = frozenset({"method", "model", "num_speculative_tokens"})
+"""Keys of the speculative config that keys of a profile stand for."""
 
 
 class VllmEngine:
@@ -38,6 +44,37 @@ class VllmEngine:
             flags.pop("speculative-config", None)
             arguments += ["--speculative-config", json.dumps(config)]
         return (*start, profile.model, *arguments, *flag_arguments(flags))
+
+    def profile_of(self, argv: tuple[str, ...]) -> Profile:
+        """Return the profile that a command line amounts to; raises ``UsageError``.
+
+        A speculative config that lacks a method or a number of tokens, or is no JSON, stays a
+        flag as it is, for ``check`` to tell.
+        """
+        command = read_command(argv)
+        model = command.words[0] if command.words else command.owned(OWNED, "model")
+        profile = common_fields(
+            command, OWNED, engine=self.name, model=model, default_port=self.default_port
+        )
+        config = profile.flags.get("speculative-config")
+        tokens = config.get("num_speculative_tokens") if isinstance(config, Mapping) else None
+        if not isinstance(config, Mapping) or not isinstance(tokens, int):
+            return profile
+        if not isinstance(config.get("method"), str):
+            return profile
+        more = {key: value for key, value in config.items() if key not in _IN_PROFILE}
+        flags = {**profile.flags, "speculative-config": more}
+        if not more:
+            del flags["speculative-config"]
+        draft = config.get("model")
+        return replace(
+            profile,
+            draft=None if draft is None else str(draft),
+            speculation=speculation_of(
+                str(config["method"]).upper(), steps=tokens, topk=1, draft_tokens=tokens + 1
+            ),
+            flags=flags,
+        )
 
     def environment(self, profile: Profile) -> dict[str, str]:
         """Return the variables the profile's server is started with."""
