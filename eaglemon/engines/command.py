@@ -77,7 +77,7 @@ def common_problems(
                     "flag-owned-by-profile",
                 )
             )
-        elif name not in known and name.removeprefix("no-") not in known:
+        elif not _is_known(name, known):
             problems.append(
                 Problem(
                     where=where,
@@ -124,6 +124,11 @@ def tensor_parallel(profile: Profile, tp_flags: Collection[str]) -> int | None:
         if isinstance(value, str) and value.isdigit():
             return int(value)
     return None
+
+
+def _is_known(name: str, known: Collection[str]) -> bool:
+    """Tell whether argparse would take the flag: it allows any start that fits only one name."""
+    return name in known or sum(flag.startswith(name) for flag in known) == 1
 
 
 def _gpu_problems(profile: Profile, tp_flags: Collection[str]) -> list[Problem]:

@@ -13,7 +13,9 @@ from eaglemon.errors import UsageError
 _INTEGER = re.compile(r"[+-]?\d+")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.\d*|\.\d+|\d+(?:\.\d*)?[eE][+-]?\d+)")
 _MODULES = frozenset({"sglang.launch_server", "vllm.entrypoints.openai.api_server"})
-_SHELL_ENDS = frozenset({"&", "&&", ";", "|", "...", ">", "2>&1"})
+_SHELL_ENDS = frozenset({"&", "&&", ";", "|", ">", "2>&1"})
+_LEFT_OUT = "..."
+"""Stands in documentation for whatever a line leaves out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +57,8 @@ def read_command(argv: Sequence[str]) -> ReadCommand:
     for word in words[begin:]:
         if word in _SHELL_ENDS:
             break
-        rest.append(word)
+        if word != _LEFT_OUT:
+            rest.append(word)
     first = next((at for at, word in enumerate(rest) if word.startswith("--")), len(rest))
     return ReadCommand(
         start=tuple(words[:begin]),
