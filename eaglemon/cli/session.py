@@ -18,6 +18,7 @@ from eaglemon.io.connect import transport_to
 from eaglemon.io.workloads import load_workload
 
 Result = TypeVar("Result")
+_ANSWERED = frozenset({LinkState.UP, LinkState.STALE, LinkState.DEGRADED})
 
 
 class InterruptedByPersonError(EaglemonError):
@@ -77,12 +78,14 @@ async def find_server(console: Eaglemon, text: str) -> ServerView:
 
 
 def unreachable(snapshot: Snapshot) -> list[str]:
-    """Return a line for each host that cannot be reached."""
-    return [
-        host.detail or f"{host.name}: cannot be reached"
-        for host in snapshot.hosts
-        if host.state is LinkState.DOWN
-    ]
+    """Return a line for each host that has not answered, in a settled snapshot."""
+    lines = []
+    for host in snapshot.hosts:
+        if host.state in _ANSWERED:
+            continue
+        detail = host.detail or f"no answer ({host.state})"
+        lines.append(detail if host.name in detail else f"{host.name}: {detail}")
+    return lines
 
 
 async def with_progress(

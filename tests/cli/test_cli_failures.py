@@ -55,6 +55,14 @@ def test_one_silent_host_is_a_warning_for_a_launch_elsewhere(run: CommandLine) -
     assert run("launch", "sglang-eagle3", "--host", "a", prepare=degraded).code == 0
 
 
+def test_a_host_that_never_answers_is_unreachable(run: CommandLine) -> None:
+    def hung(console: FakeConsole) -> None:
+        console.state = LinkState.CONNECTING
+
+    result = run("status", "gpu-a", prepare=hung)
+    assert (result.code, result.err) == (3, "eaglemon: gpu-a: no answer (connecting)\n")
+
+
 def test_usage_errors_as_json_are_one_document(run: CommandLine) -> None:
     document = run("wait", "nothing", "--json").document
     assert document["command"] == "wait"
