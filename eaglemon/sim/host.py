@@ -248,6 +248,9 @@ async def _finish(janitor: asyncio.subprocess.Process) -> None:
 
 
 async def _serve(arguments: argparse.Namespace) -> None:
+    stopping = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     host = SimHost(name=arguments.name, gpus=arguments.gpus, speed=arguments.speed)
     async with host as spec:
         sys.stdout.write(
@@ -257,9 +260,6 @@ async def _serve(arguments: argparse.Namespace) -> None:
             f"driver state: {host.driver_folder}\n"
         )
         sys.stdout.flush()
-        stopping = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stopping.set)
         await stopping.wait()
 
 
