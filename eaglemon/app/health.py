@@ -6,6 +6,7 @@ from eaglemon.core.profiles import Limits
 from eaglemon.core.views import HealthVerdict
 from eaglemon.engines.base import Engine, GenerateRequest
 from eaglemon.errors import ServerError
+from eaglemon.io.agent_link import AgentLink
 from eaglemon.io.http import FailureKind, HttpClient, HttpError, HttpLimits
 
 _VERDICTS = {
@@ -14,6 +15,7 @@ _VERDICTS = {
     FailureKind.BROKEN: HealthVerdict.BAD,
 }
 _SHOWN_BODY = 200
+_SHOWN_COMMAND = 60
 
 
 async def ask_health(
@@ -54,3 +56,17 @@ async def ask_token(http: HttpClient, engine: Engine, model: str, limits: Limits
     if answer.status != 200:
         body = answer.body[:_SHOWN_BODY].decode("utf-8", "replace").strip()
         raise ServerError(f"the first generation got HTTP {answer.status}: {body}")
+
+
+async def stranger_on(link: AgentLink, port: int, pids: frozenset[int]) -> str | None:
+    """Say who answers on ``port`` when it is none of ``pids``; ``None`` when it may be ours.
+
+    Another server on the same port gives good answers for one that is failing. A listener whose
+    process cannot be seen (another user's, another container's) proves nothing either way.
+    """
+    listeners = (await link.check_host(port=port)).listeners
+    if not listeners or any(one.pid is None or one.pid in pids for one in listeners):
+        return None
+    other = listeners[0]
+    command = f" ({other.command[:_SHOWN_COMMAND]})" if other.command else ""
+    return f"port {port} is answered by PID {other.pid}{command}, which is not this server"

@@ -33,6 +33,7 @@ COALESCE_S = 0.1
 KEPT_RUNS = 50
 """Ended runs of a host that are looked at; older ones stay on the host's disk."""
 STOP_MARGIN_S = 30.0
+LAST_LINES_S = 2.0
 
 
 class Profiles(Protocol):
@@ -209,7 +210,7 @@ class Hub:
 
         try:
             async with asyncio.timeout(limit_s):
-                return await self._until(server_id, settled)
+                view = await self._until(server_id, settled)
         except TimeoutError as error:
             view = self._view(server_id)
             raise TimeLimitError(
@@ -217,6 +218,12 @@ class Hub:
                 f"{view.detail}",
                 hint="wait longer, or look at its log",
             ) from error
+        if view.state is ServerState.FAILED:
+            # The exit is told at once; its cause stands in the last lines of the log.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_LINES_S):
+                    view = await self._until(server_id, lambda _: keeper.log.ended)
+        return view
 
     # Stop.
 

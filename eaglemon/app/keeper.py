@@ -7,26 +7,25 @@ It owns no connection: it uses the host's link while there is one.
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 
-from eaglemon.app.health import ask_health, ask_model, ask_token
+from eaglemon.app.health import ask_health, ask_model, ask_token, stranger_on
 from eaglemon.app.host import Host
 from eaglemon.app.memory import release_steps
 from eaglemon.app.meter import Meter
 from eaglemon.app.runs import notes_of, request_of
+from eaglemon.app.seen import Seen
 from eaglemon.app.server_log import ServerLog
 from eaglemon.app.server_metrics import follow_metrics
 from eaglemon.app.tasks import TaskBag
 from eaglemon.core import lifecycle_events as events
 from eaglemon.core.hosts import HostSample
 from eaglemon.core.lifecycle import ServerMachine
-from eaglemon.core.phases import LogEvent, LogReady, Phase, PhaseEntered
+from eaglemon.core.phases import FaultSeen, LogEvent, LogReady, Phase, PhaseEntered
 from eaglemon.core.probe import ProbeProgress
 from eaglemon.core.problems import Problem, Severity
 from eaglemon.core.profiles import Profile
-from eaglemon.core.release import Release
-from eaglemon.core.runs import RunActivity, RunRecord, RunStatus
+from eaglemon.core.runs import RunRecord, RunStatus
 from eaglemon.core.views import HealthVerdict, HealthView, LaunchPlan, ServerState
 from eaglemon.engines.base import Engine
 from eaglemon.errors import AgentError, EaglemonError, HostError, LinkLostError
@@ -34,23 +33,6 @@ from eaglemon.io.clock import Clock
 from eaglemon.io.http import HttpClient
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Seen:
-    """What polls, samples and the host's account have shown of a server so far."""
-
-    health: HealthView | None = None
-    health_at: float = 0.0
-    moved_at: float = 0.0
-    """When CPU, disk reads or GPU memory of the run last moved."""
-    activity: RunActivity | None = None
-    memory_bytes: int | None = None
-    held_uuids: set[str] = field(default_factory=set)
-    pids_ever: set[int] = field(default_factory=set)
-    """The driver may list a process for a moment after it has gone from ``/proc``."""
-    release: Release | None = None
-    ended_wall: float | None = None
 
 
 class Keeper:
@@ -89,6 +71,8 @@ class Keeper:
         self._tasks = TaskBag("server")
         self._http: HttpClient | None = None
         self._polls = 0
+        self._ours = False
+        """The process that listens on the port is known to be one of the run's."""
 
     # Ways in.
 
@@ -233,7 +217,8 @@ class Keeper:
     def _end(self) -> None:
         self._tasks.cancel("metrics")
         exit_ = self.machine.exit
-        if exit_ is not None and exit_.at is not None:
+        failed = self.machine.state is ServerState.FAILED
+        if exit_ is not None and exit_.at is not None and (failed or self.plan is None):
             self.seen.ended_wall = exit_.at - self.host.clock_offset_s
         else:
             self.seen.ended_wall = self._clock.wall()
@@ -300,6 +285,11 @@ class Keeper:
         code: int | None = None
         try:
             verdict, code, detail = await ask_health(self.http(), self.engine, self.profile.limits)
+            if code is not None and not self._ours:
+                stranger = await stranger_on(self.host.link, self.profile.port, self.pids)
+                self._ours = stranger is None
+                if stranger is not None:
+                    verdict, code, detail = HealthVerdict.REFUSED, None, stranger
         except HostError as error:
             verdict, detail = HealthVerdict.UNKNOWN, error.message
         now = self._clock.monotonic()
@@ -375,7 +365,16 @@ class Keeper:
         if opened and self.machine.state is ServerState.STARTING:
             # The log tells first: ask now instead of at the next poll.
             self._tasks.start("health", self._poll_health(0.0))
+        if any(isinstance(event, FaultSeen) and event.cause == "port-in-use" for event in heard):
+            self.feed(events.PortTaken())
+            self._tasks.start("stranger", self._name_stranger())
         self._changed()
+
+    async def _name_stranger(self) -> None:
+        with suppress(HostError):
+            pids = self.pids
+            self.seen.stranger = await stranger_on(self.host.link, self.profile.port, pids)
+            self._changed()
 
     def _metrics_seen(self, moved: bool) -> None:  # noqa: FBT001 -- called by follow_metrics only
         if moved:

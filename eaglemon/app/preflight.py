@@ -51,6 +51,16 @@ def _host_problems(plan: LaunchPlan, answer: HostCheck) -> list[Problem]:
                 slug="program-missing",
             )
         )
+    elif answer.engine_error is not None:
+        problems.append(
+            Problem(
+                where=plan.profile.python,
+                message=f"{answer.engine_error} on {plan.host}",
+                hint="set python in the profile to the interpreter that has the engine",
+                severity=Severity.WARNING if plan.profile.command else Severity.ERROR,
+                slug="engine-missing",
+            )
+        )
     for fact in answer.paths:
         if fact.kind == "missing":
             draft = fact.path == plan.profile.draft
@@ -88,8 +98,17 @@ def _host_problems(plan: LaunchPlan, answer: HostCheck) -> list[Problem]:
 
 def _gpu_problems(plan: LaunchPlan, sample: HostSample | None) -> list[Problem]:
     wanted = plan.profile.gpus
-    if wanted is None or sample is None or sample.driver_error:
+    if wanted is None or sample is None:
         return []
+    if sample.driver_error is not None:
+        return [
+            Problem(
+                where="GPUs",
+                message=f"the driver of {plan.host} does not answer: {sample.driver_error}",
+                hint="use a host with GPUs, or take gpus out of the profile with --set gpus=none",
+                slug="no-driver",
+            )
+        ]
     by_index = {gpu.index: gpu for gpu in sample.gpus}
     problems = []
     for index in wanted:

@@ -38,6 +38,8 @@ class ServerLog:
         self.track = StartupTrack(clock.monotonic())
         self.moved_at = clock.monotonic()
         """When the last bytes came."""
+        self.ended = False
+        """The run has ended and its last line was read."""
         self._rules = rules
         self._meter = meter
         self._clock = clock
@@ -73,6 +75,7 @@ class ServerLog:
                     events = self._reader.feed(chunk.data)
                     if chunk.ended:
                         events += self._reader.close()
+                        self.ended = True
                     self._offset = chunk.offset + len(chunk.data)
                     self._take(events, old=self._offset <= self._history_bytes)
             self._history_bytes = 0  # The log has ended, perhaps shorter than was told.
@@ -97,7 +100,7 @@ class ServerLog:
                     self.track.apply(event, now, stamp_s=self._stamps.seconds(event.stamp))
                 case _:
                     self.track.apply(event, now)
-        if events:
+        if events or self.ended:
             self._heard(events)
 
     def _was_ready(self, event: LogReady) -> None:

@@ -129,7 +129,10 @@ def _cause(keeper: Keeper) -> CauseView:
     if fault is not None:
         return CauseView(
             slug=fault.cause,
-            sentence=f"{fault.cause.replace('-', ' ')} ({how or 'ended'}){left}",
+            sentence=fault.cause.replace("-", " ")
+            + (f" ({how})" if how else "")
+            + (f": {keeper.seen.stranger}" if keeper.seen.stranger else "")
+            + left,
             decisive_line=fault.line,
             line_number=fault.line_number,
             remedy=fault.remedy,

@@ -23,6 +23,7 @@ from eaglemon.core.lifecycle_events import (
     LinkLost,
     MemoryBack,
     PollHealth,
+    PortTaken,
     PreflightFailed,
     PreflightPassed,
     RunMissing,
@@ -205,6 +206,16 @@ def _link_back(machine: ServerMachine, event: StatusSeen) -> list[Command]:
 def _missing(machine: ServerMachine, event: RunMissing) -> list[Command]:
     del event
     machine.enter(ServerState.FAILED, "the host does not know this run: its launch never arrived")
+    return _settle()
+
+
+@on(PortTaken, ServerState.STARTING, ServerState.UNHEALTHY)
+def _port_taken(machine: ServerMachine, event: PortTaken) -> list[Command]:
+    del event
+    # SGLang finds out only after loading, and lives on with all its memory: it can never serve.
+    if machine.was_ready:
+        return []
+    machine.enter(ServerState.FAILED)
     return _settle()
 
 

@@ -65,6 +65,11 @@ class RunMissing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PortTaken:
+    """The log says that the server could not bind its port; its processes may live on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HealthSeen:
     """A health poll ended."""
 
@@ -129,6 +134,7 @@ Event: TypeAlias = (
     | SpawnFailed
     | StatusSeen
     | RunMissing
+    | PortTaken
     | HealthSeen
     | TokenSeen
     | TokenFailed

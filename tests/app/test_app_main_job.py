@@ -1,6 +1,7 @@
 """The main job through the hub on the simulated host: real SSH, agent, processes and signals."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -21,15 +22,23 @@ LIMIT_S = 60.0
 
 
 @asynccontextmanager
-async def console(**options: object) -> AsyncIterator[tuple[Hub, str, SimHost]]:
+async def console(
+    *, fault: str = "", speed: float = SPEED
+) -> AsyncIterator[tuple[Hub, str, SimHost]]:
     """A hub on a fresh simulated host."""
-    sim = SimHost(speed=SPEED, env={k: str(v) for k, v in options.items()})
+    sim = SimHost(speed=speed, env={"EAGLEMON_SIM_FAULT": fault} if fault else {})
     profiles = ProfileStore.load()
     async with (
         sim as spec,
         Hub((spec,), profiles, connect=transport_to, workload=load_workload) as hub,
     ):
         yield hub, spec.name, sim
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 async def until(hub: Hub, reached: Callable[[Snapshot], bool]) -> Snapshot:
@@ -55,7 +64,7 @@ async def test_launch_probe_kill_and_memory_back() -> None:
         assert len(view.sample.gpus) == 8
         idle = view.sample.gpus[0].memory_used_bytes
 
-        server_id = await hub.launch(hub.plan("sglang-eagle3", host))
+        server_id = await hub.launch(hub.plan("sglang-eagle3", host, {"port": str(_free_port())}))
         ready = await hub.wait(server_id, timeout_s=LIMIT_S)
         assert ready.state is ServerState.READY
         assert {
@@ -110,7 +119,9 @@ def _used(snapshot: Snapshot, host: str, index: int) -> int | None:
 async def test_a_second_console_adopts_the_server_and_may_stop_it() -> None:
     async with console() as (first, host, _):
         await first.settle()
-        server_id = await first.launch(first.plan("sglang-eagle3", host))
+        server_id = await first.launch(
+            first.plan("sglang-eagle3", host, {"port": str(_free_port())})
+        )
         await first.wait(server_id, timeout_s=LIMIT_S)
         spec = first.hosts()[0]
         profiles = ProfileStore.load()
@@ -126,9 +137,9 @@ async def test_a_second_console_adopts_the_server_and_may_stop_it() -> None:
 
 
 async def test_failure_is_told_with_its_cause() -> None:
-    async with console(EAGLEMON_SIM_FAULT="oom") as (hub, host, _):
+    async with console(fault="oom") as (hub, host, _):
         await hub.settle()
-        server_id = await hub.launch(hub.plan("sglang-eagle3", host))
+        server_id = await hub.launch(hub.plan("sglang-eagle3", host, {"port": str(_free_port())}))
         view = await hub.wait(server_id, timeout_s=LIMIT_S)
         assert view.state is ServerState.FAILED
         told = await until(hub, lambda s: _cause(s, server_id) is not None)
@@ -169,7 +180,7 @@ async def test_unknown_names_name_the_nearest() -> None:
 async def test_log_is_read_whole_and_by_its_tail() -> None:
     async with console() as (hub, host, _):
         await hub.settle()
-        server_id = await hub.launch(hub.plan("sglang-eagle3", host))
+        server_id = await hub.launch(hub.plan("sglang-eagle3", host, {"port": str(_free_port())}))
         await hub.wait(server_id, timeout_s=LIMIT_S)
         whole = [line async for b in hub.logs(server_id, follow=False) for line in b.lines]
         tail = [line async for b in hub.logs(server_id, follow=False, tail=3) for line in b.lines]
@@ -182,7 +193,7 @@ async def test_log_is_read_whole_and_by_its_tail() -> None:
 async def test_a_dropped_link_is_lost_then_ready_again() -> None:
     async with console() as (hub, host, sim):
         await hub.settle()
-        server_id = await hub.launch(hub.plan("sglang-eagle3", host))
+        server_id = await hub.launch(hub.plan("sglang-eagle3", host, {"port": str(_free_port())}))
         await hub.wait(server_id, timeout_s=LIMIT_S)
         sim.cut()
         await until(hub, lambda s: _state(s, server_id) is ServerState.LOST)
@@ -192,3 +203,35 @@ async def test_a_dropped_link_is_lost_then_ready_again() -> None:
 def _state(snapshot: Snapshot, server_id: str) -> ServerState | None:
     view = snapshot.server(server_id)
     return view.state if view is not None else None
+
+
+async def test_another_server_on_the_port_is_never_taken_for_ours() -> None:
+    async with console(speed=3.0) as (hub, host, _):
+        await hub.settle()
+        port = str(_free_port())
+        first = await hub.launch(hub.plan("sglang-eagle3", host, {"port": port}))
+        await hub.wait(first, timeout_s=LIMIT_S)
+        second = await hub.launch(
+            hub.plan("sglang-eagle3", host, {"port": port, "gpus": "1"}), force=True
+        )
+        told = await until(hub, lambda s: "not this server" in _health(s, second))
+        assert _state(told, second) is ServerState.STARTING
+        failed = await hub.wait(second, timeout_s=LIMIT_S)
+        assert failed.state is ServerState.FAILED
+        assert failed.cause is not None
+        assert failed.cause.slug == "port-in-use"
+        named = await until(hub, lambda s: "answered by PID" in _detail(s, second))
+        assert "left behind" in _detail(named, second)
+        stopped = await hub.stop(second, grace_s=2.0)
+        assert stopped.pids == ()
+        assert _state(hub.snapshot(), first) is ServerState.READY
+
+
+def _detail(snapshot: Snapshot, server_id: str) -> str:
+    view = snapshot.server(server_id)
+    return view.detail if view is not None else ""
+
+
+def _health(snapshot: Snapshot, server_id: str) -> str:
+    view = snapshot.server(server_id)
+    return view.health.detail if view is not None and view.health is not None else ""

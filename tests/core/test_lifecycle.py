@@ -15,6 +15,7 @@ from eaglemon.core.lifecycle_events import (
     LinkLost,
     MemoryBack,
     PollHealth,
+    PortTaken,
     PreflightFailed,
     PreflightPassed,
     RunMissing,
@@ -235,6 +236,13 @@ def test_stop_after_a_crash_does_not_hide_the_crash() -> None:
     assert state(machine) is ServerState.FAILED
 
 
+def test_a_taken_port_is_failure_although_the_process_lives_and_it_can_be_stopped() -> None:
+    machine = machine_after(*TO_STARTING, PortTaken())
+    assert state(machine) is ServerState.FAILED
+
+    assert StopRun(grace_s=2.0) in machine.handle(StopAsked(grace_s=2.0))
+
+
 _exits = st.sampled_from([None, RunExit(code=0, at=120.0), RunExit(signal="SIGKILL", at=50.0)])
 _stops = st.sampled_from([None, STOP, GONE, RunStop(requested_at=1.0, grace_s=1.0, left=(9,))])
 _events: st.SearchStrategy[Event] = st.one_of(
@@ -246,6 +254,7 @@ _events: st.SearchStrategy[Event] = st.one_of(
             Spawned(pid=3),
             SpawnFailed(reason="no"),
             RunMissing(),
+            PortTaken(),
             TokenSeen(),
             TokenFailed(reason="no"),
             CountersMoved(),
