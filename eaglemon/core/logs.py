@@ -181,7 +181,7 @@ class LogReader:
         """Tell the bars of the incomplete line, and remember how many were told."""
         head = self._splitter.head
         match = self._search(head)
-        if match is None:
+        if match is None or match.group() in self._frequent:
             return
         line = Line(
             text=clean(head),

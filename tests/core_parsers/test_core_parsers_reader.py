@@ -79,6 +79,13 @@ def test_glued_lines_at_any_split(data: bytes, cuts: list[int]) -> None:
     assert _events(SGLANG, *chunks, limit=160) == _events(SGLANG, data, limit=160)
 
 
+def test_bar_glued_to_a_periodic_line_at_any_split() -> None:
+    log = DECODE + b"Capturing batches (bs=4): 10%|# | 1/9 [00:01<00:09, 1s/it] more\n"
+    whole = _events(SGLANG, log)
+    for cut in range(len(log)):
+        assert _events(SGLANG, log[:cut], log[cut:]) == whole
+
+
 def test_byte_by_byte() -> None:
     rules, path = LOGS["sglang-failed"]
     data = path.read_bytes()
