@@ -4,10 +4,10 @@ from collections.abc import Callable
 from contextlib import aclosing, suppress
 
 from eaglemon.app.meter import Meter
+from eaglemon.core.diagnosis import FaultFold
 from eaglemon.core.logs import LogReader, LogRule
 from eaglemon.core.phases import (
     DecodeStats,
-    FaultSeen,
     LogEvent,
     LogReady,
     NoteSeen,
@@ -33,7 +33,7 @@ class ServerLog:
         clock: Clock,
         heard: Callable[[list[LogEvent]], None],
     ) -> None:
-        self.faults: list[FaultSeen] = []
+        self.faults = FaultFold()
         self.notes: list[str] = []
         self.track = StartupTrack(clock.monotonic())
         self.moved_at = clock.monotonic()
@@ -84,9 +84,8 @@ class ServerLog:
         now, wall = self._clock.monotonic(), self._clock.wall()
         self.moved_at = now
         for event in events:
+            self.faults.apply(event)
             match event:
-                case FaultSeen():
-                    self.faults.append(event)
                 case NoteSeen():
                     self.notes.append(event.text)
                     del self.notes[:-KEPT_NOTES]

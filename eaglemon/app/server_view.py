@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from eaglemon.app.keeper import Keeper
 from eaglemon.app.runs import notes_of
-from eaglemon.core.phases import PHASE_TITLES, FaultSeen, Phase
+from eaglemon.core.diagnosis import GENERIC_CAUSE
+from eaglemon.core.phases import PHASE_TITLES, Phase
 from eaglemon.core.startup import StartupTrack
 from eaglemon.core.units import duration, memory
 from eaglemon.core.views import (
@@ -73,11 +74,6 @@ def _acceptance(keeper: Keeper, now: float) -> AcceptanceView | None:
     return keeper.meter.acceptance(now) if keeper.profile.speculation else None
 
 
-def decisive_fault(faults: list[FaultSeen]) -> FaultSeen | None:
-    """Return the heaviest fault, of equals the first: roots outweigh echoes."""
-    return max(faults, key=lambda fault: (fault.weight, -fault.line_number), default=None)
-
-
 def _gpu_indexes(keeper: Keeper) -> tuple[int, ...]:
     if keeper.profile.gpus is not None:
         return keeper.profile.gpus
@@ -125,11 +121,12 @@ def _cause(keeper: Keeper) -> CauseView:
     how = ""
     if exit_ is not None:
         how = exit_.reason or str(ExitView(code=exit_.code, signal=exit_.signal))
-    fault = decisive_fault(keeper.log.faults)
+    fault = keeper.log.faults.best
     if fault is not None:
+        known = fault.cause != GENERIC_CAUSE
         return CauseView(
-            slug=fault.cause,
-            sentence=fault.cause.replace("-", " ")
+            slug=fault.cause if known else None,
+            sentence=(fault.cause.replace("-", " ") if known else fault.line.strip())
             + (f" ({how})" if how else "")
             + (f": {keeper.seen.stranger}" if keeper.seen.stranger else "")
             + left,
