@@ -50,6 +50,8 @@ class ConsoleApp(App[None]):
             Binding(",".join(action.keys), f"act('{action.id}')", action.label, show=False)
             for action in ACTIONS
         ),
+        # Also in dialogs and fields, where q is a letter.
+        Binding("ctrl+c", "quit", show=False, priority=True),
         *(Binding(str(n + 1), f"tab({n})", show=False) for n in range(4)),
     ]
 

@@ -187,7 +187,8 @@ class RowList(ScrollView, can_focus=True):
         # The row is gone: its neighbour takes over, so that a key press never jumps to the top.
         old = [row.key for row in before if row.selectable]
         place = old.index(self._cursor) if self._cursor in old else 0
-        self._cursor = keys[min(place, len(keys) - 1)] if keys else None
+        neighbours = [key for key in [*old[place:], *reversed(old[:place]), *keys] if key in keys]
+        self._cursor = neighbours[0] if neighbours else None
         self.post_message(self.Moved(self, self._cursor))
 
     def _set_cursor(self, key: str) -> None:

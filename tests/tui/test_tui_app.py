@@ -1,0 +1,111 @@
+"""The application: updates, themes, colours, and leaving at once."""
+
+import time
+from dataclasses import replace
+
+import pytest
+from textual.color import Color
+from textual.filter import Monochrome
+
+from tests.tui import snapshots
+from tests.tui.console import AT_ONCE, THEMES, opened
+from tests.tui.fake_console import FakeConsole
+
+
+async def test_the_first_picture_is_the_snapshot_at_hand() -> None:
+    async with opened(snapshots.FLEET) as console:
+        assert "112.0/140.4" in console.text()
+
+
+async def test_updates_are_drawn() -> None:
+    async with opened(snapshots.EMPTY) as console:
+        assert "no servers yet" in console.text()
+        await console.push(snapshots.FLEET)
+        assert "k25-eagle3-24" in console.text()
+
+
+async def test_the_clock_goes_on_while_every_host_is_silent() -> None:
+    async with opened(snapshots.FLEET) as console:
+        console.fake.now = replace(snapshots.FLEET, at=snapshots.AT + 5)
+        console.app._tick()
+        await console.settle()
+        assert "14:02:16" in console.text()
+
+
+async def test_a_dialog_in_front_does_not_stop_updates() -> None:
+    async with opened(snapshots.FLEET) as console:
+        await console.press("question_mark")
+        await console.push(replace(snapshots.FLEET, at=snapshots.AT + 9))
+        await console.press("escape")
+        assert "14:02:20" in console.text()
+
+
+@pytest.mark.parametrize("keys", [("q",), ("o", "q"), ("ctrl+c",), ("s", "ctrl+c"), ("ctrl+q",)])
+async def test_leaving_is_quick_while_every_host_hangs(keys: tuple[str, ...]) -> None:
+    fake = FakeConsole(snapshots.FLEET, hang=True, log_batches=(snapshots.LOG,))
+    async with opened(snapshots.FLEET, fake=fake) as console:
+        await console.press("S", "y", "t", "ctrl+s")
+        await console.press(*keys[:-1])
+        started = time.perf_counter()
+        await console.pilot.press(keys[-1])
+        assert console.app._exit
+    assert time.perf_counter() - started < 1.0
+
+
+async def test_every_own_theme_is_offered_in_turn() -> None:
+    async with opened(snapshots.FLEET) as console:
+        seen = [console.app.theme]
+        for _ in THEMES:
+            await console.press("T")
+            seen.append(console.app.theme)
+        assert seen[0] == seen[-1] == "eaglemon-dark"
+        assert set(seen) == set(THEMES)
+
+
+@pytest.mark.parametrize("theme", ["eaglemon-light", "high-contrast", "nord", "ansi-dark"])
+async def test_themes_change_colours_and_no_text(theme: str) -> None:
+    async with opened(snapshots.FLEET) as console:
+        dark = console.text()
+        background = console.screen.styles.background
+        console.app.use_theme(theme)
+        await console.settle()
+        assert console.text() == dark
+        assert console.screen.styles.background != background
+        await console.press("o")
+        assert "READY" in console.text()
+
+
+async def test_without_own_themes_textuals_are_used() -> None:
+    async with opened(snapshots.FLEET, themes={}) as console:
+        assert console.app.theme == "textual-dark"
+        await console.press("T")
+        assert console.app.theme in console.app.available_themes
+        assert console.app.theme != "textual-dark"
+
+
+async def test_a_bad_theme_file_is_told_and_the_others_work() -> None:
+    async with opened(snapshots.FLEET, themes={**THEMES, "mine": "primary = 3"}) as console:
+        assert console.said == ['theme mine: primary is missing; add primary = "#rrggbb"']
+        assert console.app.theme == "eaglemon-dark"
+
+
+async def test_an_unknown_theme_is_told() -> None:
+    async with opened(snapshots.FLEET, theme="pink") as console:
+        assert console.said == ["no theme 'pink': using textual-dark"]
+
+
+async def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with opened(snapshots.FLEET) as console:
+        assert console.app.no_color
+        assert any(isinstance(f, Monochrome) for f in console.app._filters)
+        for strip in console.app.screen._compositor.render_strips():
+            for segment in strip.apply_filter(Monochrome(), Color.parse("black")):
+                color = segment.style.color if segment.style else None
+                if color is not None and color.triplet is not None:
+                    assert len(set(color.triplet)) == 1
+
+
+def test_the_usual_pace_is_four_pictures_a_second_at_most() -> None:
+    pace = type(AT_ONCE)()
+    assert pace.refresh_s >= 0.25
