@@ -61,6 +61,15 @@ LOADER = (
     "import sys,zlib;f=sys.stdin.buffer;EAGLEMON_SOURCE=f.read(int(f.read(8)));"
     "exec(zlib.decompress(EAGLEMON_SOURCE))"
 )
+# The same for a program that is run for the console. Its stdin stays open: the end of it is the
+# end of the program and of all that it started, so nothing is left behind by a lost link.
+PROGRAM_LOADER = (
+    "import os,sys,threading,zlib;f=sys.stdin.buffer;s=f.read(int(f.read(8)));"
+    "EAGLEMON_INPUT=f.read(int(f.read(8)));"
+    "threading.Thread(target=lambda:(os.read(0,1),os.killpg(0,9)),daemon=True).start();"
+    "exec(compile(zlib.decompress(s),'program','exec'))"
+)
+PROGRAM_TAIL_BYTES = 4096
 
 Json = Dict[str, Any]
 Key = Tuple[int, int]
@@ -1027,6 +1036,114 @@ def forget_run(request: Json, runs: Runs) -> Json:
     return {}
 
 
+# --- programs ---------------------------------------------------------------------------------
+
+
+class Program:
+    """A Python program that the console sent; runs in a process and session of its own.
+
+    It finds its input as the bytes ``EAGLEMON_INPUT`` and writes its items as JSON objects, one a
+    line, to stdout. What else it writes, there or to stderr, is kept to explain a failure.
+    """
+
+    def __init__(self, request: Json) -> None:
+        argv, python = request.get("argv") or [], request.get("python")
+        if not isinstance(argv, list) or not all(isinstance(word, str) for word in argv):
+            raise RequestError("bad-request", "argv of the program is not a list of words")
+        # The agent's own Python needs nothing of the host; one that was named keeps its packages.
+        start = [str(python), "-uc"] if python else [sys.executable, "-ISuc"]
+        try:
+            self._process = subprocess.Popen(
+                [os.path.expanduser(start[0]), start[1], PROGRAM_LOADER, *argv],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise RequestError("spawn-failed", "cannot start %s: %s" % (start[0], error)) from None
+        self._said = b""
+        given = json.dumps(request.get("input")).encode()
+        source = request.get("blob") or b""
+        data = b"%08d%s%08d%s" % (len(source), source, len(given), given)
+        # A program that hangs before it reads must not keep the stream from being cancelled.
+        threading.Thread(target=self._feed, args=(data,), daemon=True).start()
+
+    @property
+    def status(self) -> Optional[int]:
+        """Exit status, negative for a signal; ``None`` before ``end``."""
+        return self._process.returncode
+
+    def lines(self, stream: Stream) -> Iterable[Json]:
+        """Yield the items until the program ends or the stream is cancelled."""
+        process, rest = self._process, b""
+        open_ = [pipe for pipe in (process.stdout, process.stderr) if pipe is not None]
+        while open_ and not stream.cancelled.is_set():
+            for pipe in select.select(open_, [], [], 0.1)[0]:
+                data = os.read(pipe.fileno(), 1 << 16)
+                if not data:
+                    open_.remove(pipe)
+                elif pipe is process.stderr:
+                    self._keep(data)
+                else:
+                    *complete, rest = (rest + data).split(b"\n")
+                    for line in complete:
+                        item = self._item(line)
+                        if item is not None:
+                            yield item
+                    if len(rest) > MAX_HEAD_BYTES:
+                        raise RequestError("program-failed", "the program wrote an endless line")
+            # What it started may hold its pipes open.
+            if self._has_ended() and not select.select(open_, [], [], 0.1)[0]:
+                break
+        self._keep(rest)
+        while not self._has_ended() and not stream.pause(0.02):
+            pass
+
+    def end(self) -> None:
+        """Kill what is left of it and of what it started."""
+        with contextlib.suppress(OSError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                if pipe is not None:
+                    pipe.close()
+
+    def explain(self) -> str:
+        """Say how it failed, with the end of what it wrote."""
+        status = self.status or 0
+        how = signal_name(-status) if status < 0 else "status %d" % status
+        said = self._said.decode("utf-8", "replace").strip()
+        return "the program ended with %s%s" % (how, ": " + said if said else "")
+
+    def _has_ended(self) -> bool:
+        # It is not reaped before its group is killed, so that the group's number stays its own.
+        return (
+            os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        )
+
+    def _item(self, line: bytes) -> Optional[Json]:
+        try:
+            item = json.loads(line.decode("utf-8"))
+        except ValueError:
+            item = None
+        if isinstance(item, dict):
+            return item
+        self._keep(line + b"\n")
+        return None
+
+    def _keep(self, data: bytes) -> None:
+        self._said = (self._said + data)[-PROGRAM_TAIL_BYTES:]
+
+    def _feed(self, data: bytes) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            if self._process.stdin is not None:
+                self._process.stdin.write(data)
+                self._process.stdin.flush()
+
+
 # --- GPUs ------------------------------------------------------------------------------------
 
 
@@ -1649,6 +1766,7 @@ class Agent:
             "gpus.watch": self._watch_gpus,
             "runs.watch": self._watch_runs,
             "log.follow": self._follow_log,
+            "program.run": self._run_program,
         }
 
     # Frames.
@@ -1692,9 +1810,9 @@ class Agent:
                 request = json.loads(self._read(sizes[0]).decode("utf-8"))
             except ValueError:
                 leave()
-            self._read(sizes[1])
+            blob = self._read(sizes[1])
             if isinstance(request, dict) and isinstance(request.get("id"), int):
-                self._dispatch(request)
+                self._dispatch(dict(request, blob=blob))
 
     def _hello(self) -> Json:
         page, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
@@ -1844,6 +1962,16 @@ class Agent:
                     pause_s = 0.1
         finally:
             follower.close()
+
+    def _run_program(self, request: Json, stream: Stream) -> None:
+        program = Program(request)
+        try:
+            for line in program.lines(stream):
+                self.send({"id": stream.number, "item": line})
+        finally:
+            program.end()
+        if program.status and not stream.cancelled.is_set():
+            raise RequestError("program-failed", program.explain())
 
     def _log_tail(self, request: Json) -> Json:
         path = os.path.join(self.runs.folder(request.get("run_id")), "server.log")

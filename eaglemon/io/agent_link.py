@@ -8,8 +8,8 @@ keep the latest only, run changes are merged per run, and of a log the agent sen
 
 import asyncio
 import itertools
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+import zlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
 from eaglemon.core.frames import Frame, FrameDecoder, encode_frame
@@ -18,6 +18,14 @@ from eaglemon.core.runs import HostCheck, LogChunk, RunRecord, RunRequest, RunSt
 from eaglemon.errors import AgentError, HostError, LinkLostError, TimeLimitError
 from eaglemon.io import agent_values as values
 from eaglemon.io.agent_start import NO_PYTHON_STATUS, start_bytes, start_command
+from eaglemon.io.agent_streams import (
+    FrameStream,
+    Merge,
+    item_of,
+    keep_all,
+    keep_latest,
+    merge_runs,
+)
 from eaglemon.io.transport import ByteProcess, Transport
 
 LOG_WINDOW_BYTES = 4 << 20
@@ -26,7 +34,6 @@ _READ_BYTES = 1 << 16
 
 RunChanges = tuple[tuple[RunStatus, ...], tuple[str, ...]]
 """Runs that changed, and the ids of those whose folders are gone."""
-_Merge = Callable[[deque[Frame], Frame], None]
 
 
 class AgentLink:
@@ -40,7 +47,7 @@ class AgentLink:
         self._numbers = itertools.count(1)
         self._outgoing: asyncio.Queue[bytes] = asyncio.Queue()
         self._answers: dict[int, asyncio.Future[Mapping[str, object]]] = {}
-        self._streams: dict[int, _Stream] = {}
+        self._streams: dict[int, FrameStream] = {}
         self._hello: asyncio.Future[HostFacts] = loop.create_future()
         self._ended: asyncio.Future[str] = loop.create_future()
         self._reader = asyncio.create_task(self._read(), name=f"{host}: agent reader")
@@ -90,20 +97,20 @@ class AgentLink:
         """Yield samples; a slow reader gets the latest only."""
         frames = self._stream(
             "gpus.watch",
-            _keep_latest,
+            keep_latest,
             interval_s=interval_s,
             processes_interval_s=processes_interval_s,
         )
         async with aclosing(frames):
             async for frame in frames:
-                yield values.decode_sample(_item(frame))
+                yield values.decode_sample(item_of(frame))
 
     async def watch_runs(self, *, interval_s: float = 0.2) -> AsyncGenerator[RunChanges, None]:
         """Yield all runs, then what changed; a slow reader gets the changes merged."""
-        frames = self._stream("runs.watch", _merge_runs, interval_s=interval_s)
+        frames = self._stream("runs.watch", merge_runs, interval_s=interval_s)
         async with aclosing(frames):
             async for frame in frames:
-                item = _item(frame)
+                item = item_of(frame)
                 gone = tuple(str(run_id) for run_id in values.take_sequence(item, "gone"))
                 yield values.decode_runs(values.take_sequence(item, "runs")), gone
 
@@ -128,12 +135,12 @@ class AgentLink:
     async def follow_log(self, run_id: str, *, offset: int = 0) -> AsyncGenerator[LogChunk, None]:
         """Yield the log's bytes from ``offset`` on, until the run has ended and all was read."""
         frames = self._stream(
-            "log.follow", _keep_all, run_id=run_id, offset=offset, window=LOG_WINDOW_BYTES
+            "log.follow", keep_all, run_id=run_id, offset=offset, window=LOG_WINDOW_BYTES
         )
         taken = 0
         async with aclosing(frames):
             async for frame in frames:
-                item = _item(frame)
+                item = item_of(frame)
                 yield LogChunk(
                     offset=int(values.take_number(item, "offset")),
                     data=frame.blob,
@@ -172,6 +179,33 @@ class AgentLink:
         )
         return values.decode_check(answer)
 
+    async def run_program(
+        self,
+        source: bytes,
+        *,
+        argv: Sequence[str] = (),
+        input: object = None,  # noqa: A002 -- as the protocol calls it
+        python: str | None = None,
+    ) -> AsyncGenerator[Mapping[str, object], None]:
+        """Run Python source on the host in a process of its own and yield what it tells.
+
+        The program finds ``input`` as the JSON bytes ``EAGLEMON_INPUT`` and prints one JSON object
+        a line. ``python`` is an interpreter of the host, the agent's own by default. Closing the
+        generator kills it, and so does the end of the link. Raises ``AgentError`` of kind
+        ``spawn-failed`` or ``program-failed``, with the end of what it wrote to stderr.
+        """
+        frames = self._stream(
+            "program.run",
+            keep_all,
+            blob=zlib.compress(source, 9),
+            argv=list(argv),
+            input=input,
+            python=python,
+        )
+        async with aclosing(frames):
+            async for frame in frames:
+                yield item_of(frame)
+
     async def closed(self) -> str:
         """Wait until the link has ended and return why."""
         return await asyncio.shield(self._ended)
@@ -202,10 +236,10 @@ class AgentLink:
             self._answers.pop(number, None)
 
     async def _stream(
-        self, op: str, merge: "_Merge", **arguments: object
+        self, op: str, merge: Merge, blob: bytes = b"", **arguments: object
     ) -> AsyncGenerator[Frame, None]:
-        stream = _Stream(merge)
-        number = self._post(op, **arguments)
+        stream = FrameStream(merge)
+        number = self._post(op, blob, **arguments)
         self._streams[number] = stream
         try:
             while (frame := await stream.next()) is not None:
@@ -214,11 +248,11 @@ class AgentLink:
             if self._streams.pop(number, None) is not None and not self._ended.done():
                 self._post("cancel", target=number)
 
-    def _post(self, op: str, **arguments: object) -> int:
+    def _post(self, op: str, blob: bytes = b"", **arguments: object) -> int:
         if self._ended.done():
             raise LinkLostError(self._ended.result())
         number = next(self._numbers)
-        self._outgoing.put_nowait(encode_frame({"id": number, "op": op, **arguments}))
+        self._outgoing.put_nowait(encode_frame({"id": number, "op": op, **arguments}, blob))
         return number
 
     async def _write(self) -> None:
@@ -299,76 +333,6 @@ class AgentLink:
 
     def _said_before(self) -> str:
         return self._decoder.noise.decode("utf-8", "replace").strip()[-500:]
-
-
-class _Stream:
-    """Frames of one stream on their way to its reader."""
-
-    def __init__(self, merge: "_Merge") -> None:
-        self._merge = merge
-        self._frames: deque[Frame] = deque()
-        self._changed = asyncio.Event()
-        self._over = False
-        self._error: Exception | None = None
-
-    def push(self, frame: Frame) -> None:
-        self._merge(self._frames, frame)
-        self._changed.set()
-
-    def end(self, error: Exception | None) -> None:
-        self._over, self._error = True, error
-        self._changed.set()
-
-    async def next(self) -> Frame | None:
-        """Return the next frame, ``None`` at the end; raises what ended the stream."""
-        while not self._frames:
-            if self._over:
-                if self._error is not None:
-                    raise self._error
-                return None
-            self._changed.clear()
-            await self._changed.wait()
-        return self._frames.popleft()
-
-
-def _keep_all(frames: deque[Frame], frame: Frame) -> None:
-    frames.append(frame)
-
-
-def _keep_latest(frames: deque[Frame], frame: Frame) -> None:
-    frames.clear()
-    frames.append(frame)
-
-
-def _merge_runs(frames: deque[Frame], frame: Frame) -> None:
-    if not frames:
-        frames.append(frame)
-        return
-    before, after = _item(frames.pop()), _item(frame)
-    runs: dict[object, object] = {}
-    gone: dict[object, None] = {}
-    for item in (before, after):
-        for run_id in values.take_sequence(item, "gone"):
-            runs.pop(run_id, None)
-            gone[run_id] = None
-        for run in values.take_sequence(item, "runs"):
-            run_id = _id_of(run)
-            gone.pop(run_id, None)
-            runs[run_id] = run
-    item = {"runs": list(runs.values()), "gone": list(gone)}
-    frames.append(Frame(head={"id": frame.head["id"], "item": item}))
-
-
-def _id_of(run: object) -> object:
-    record = run.get("record") if isinstance(run, Mapping) else None
-    return record.get("id") if isinstance(record, Mapping) else None
-
-
-def _item(frame: Frame) -> Mapping[str, object]:
-    item = frame.head.get("item")
-    if not isinstance(item, Mapping):
-        raise AgentError("the agent sent an item that is no object", kind="protocol")
-    return item
 
 
 def _error_of(head: Mapping[str, object]) -> AgentError | None:
