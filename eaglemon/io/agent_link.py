@@ -223,7 +223,7 @@ class AgentLink:
         self, op: str, *, timeout_s: float = _REQUEST_LIMIT_S, **arguments: object
     ) -> Mapping[str, object]:
         answer: asyncio.Future[Mapping[str, object]] = asyncio.get_running_loop().create_future()
-        number = self._post(op, **arguments)
+        number = self._post(op, b"", **arguments)
         self._answers[number] = answer
         try:
             async with asyncio.timeout(timeout_s):

@@ -9,7 +9,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "eaglemon").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-AGENT = ROOT / "eaglemon" / "agent" / "agent.py"
+ON_HOSTS = ROOT / "eaglemon" / "agent"
+"""Each of its programs is sent to hosts as one file."""
 THIS = Path(__file__)
 
 
@@ -20,7 +21,7 @@ def named(path: Path) -> str:
 @pytest.mark.parametrize("path", SOURCES, ids=named)
 def test_modules_are_small_and_say_what_they_are_for(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    if path != AGENT:
+    if path.parent != ON_HOSTS:
         assert len(text.splitlines()) <= 400
     assert re.match(r"(#.*\n)*\"\"\"\S", text), "no module docstring"
 

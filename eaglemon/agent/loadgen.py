@@ -1,0 +1,527 @@
+"""The load generator: sends a probe's requests from the host itself, and stamps what arrives.
+
+One file, standard library only, Python 3.8 or newer, run through the agent's ``program.run``.
+It knows HTTP/1.1 and server-sent events and no engine: its input says where a chunk carries the
+running number of tokens. Chunks with that number become (time, number); all others, and the last
+few, are passed on as they are, for the engine's own decoder on the other side.
+
+Input (JSON): ``address``, ``port``, ``headers``, ``users``, ``method``, ``path``, ``template`` (a
+body as JSON text, with ``mark`` where the prompt belongs), ``mark``, ``texts``, ``requests``
+([number, prefix, index of a text]), ``count_paths``, ``request_limit_s``, ``connect_limit_s``,
+``duration_s`` (no request begins later; null: no limit). Output, one JSON object a line:
+
+    {"live": {"at": s, "begun": n, "ended": n, "tokens": n}}    twice a second
+    {"request": {"number", "sent_at", "took_s", "status", "events", "body", "error"}}
+    {"end": {"elapsed_s", "cpu_share", "lag_median_s", "lag_p99_s", "lag_max_s"}}
+
+``events`` are [seconds after sending, running number or null, data or null] in order; times are
+of one monotonic clock that starts when all users are connected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import queue
+import sys
+import threading
+import time
+from collections import deque
+from typing import Any, Deque, Dict, List, Optional, Tuple
+
+LIVE_INTERVAL_S = 0.5
+TICK_S = 0.01
+"""The event loop's lag is taken this often."""
+LAST_EVENTS = 4
+"""So many of the last events keep their data: the end of an answer is among them."""
+MAX_BODY_BYTES = 4096
+"""Of an answer that is no stream of events."""
+MAX_HEAD_BYTES = 64 << 10
+MAX_EVENT_BYTES = 8 << 20
+
+Json = Dict[str, Any]
+Event = List[Any]
+
+
+class BrokenError(Exception):
+    """The connection or the answer broke off."""
+
+
+class Writer:
+    """Writes lines from a thread of its own: a reader that is slow must not delay a stamp."""
+
+    def __init__(self) -> None:
+        self._lines: "queue.SimpleQueue[Optional[Json]]" = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def put(self, line: Json) -> None:
+        """Queue one line."""
+        self._lines.put(line)
+
+    def close(self) -> None:
+        """Write what is queued and end."""
+        self._lines.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            line = self._lines.get()
+            if line is None:
+                return
+            sys.stdout.write(json.dumps(line, separators=(",", ":")) + "\n")
+            sys.stdout.flush()
+
+
+class Events:
+    """Splits a body into the data of its server-sent events, however it is cut."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: List[bytes] = []
+        self._after_return = False
+
+    def feed(self, chunk: bytes) -> List[str]:
+        """Take bytes and return the events that they complete."""
+        if self._after_return and chunk[:1] == b"\n":
+            chunk = chunk[1:]
+        if chunk:
+            self._after_return = chunk[-1:] == b"\r"
+        lines = (self._rest + chunk).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        self._rest = lines.pop()
+        if len(self._rest) > MAX_EVENT_BYTES:
+            raise BrokenError("the server sent an endless line")
+        events: List[str] = []
+        for line in lines:
+            if not line:
+                self._dispatch(events)
+            elif line[:5] == b"data:":
+                self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+        return events
+
+    def close(self) -> List[str]:
+        """Return the last event when the stream ended without its empty line."""
+        events: List[str] = []
+        if self._rest:
+            events = self.feed(b"\n")
+        self._dispatch(events)
+        return events
+
+    def _dispatch(self, events: List[str]) -> None:
+        if self._data:
+            events.append(b"\n".join(self._data).decode("utf-8", "replace"))
+            self._data = []
+
+
+class Answer:
+    """One request under way: its answer is read as it arrives."""
+
+    def __init__(self, number: int, count_paths: List[List[str]], sent: float) -> None:
+        self.number = number
+        self.sent = sent
+        self.status: Optional[int] = None
+        self.body = b""
+        self.tokens = 0
+        self.events: List[Event] = []
+        self.started = False
+        """At least one byte has arrived."""
+        self._paths = count_paths
+        self._sse = Events()
+        self._last: Deque[Tuple[Event, str]] = deque(maxlen=LAST_EVENTS)
+
+    def take(self, chunk: bytes, now: float) -> None:
+        """Take decoded bytes of the body."""
+        if self.status != 200:
+            self.body = (self.body + chunk)[:MAX_BODY_BYTES]
+            return
+        for data in self._sse.feed(chunk):
+            self._note(data, now)
+
+    def end(self, now: float) -> None:
+        """Take the end of the answer, or of what came of it."""
+        if self.status == 200:
+            for data in self._sse.close():
+                self._note(data, now)
+        for event, data in self._last:
+            event[2] = data
+
+    def _note(self, data: str, now: float) -> None:
+        count = self._count(data)
+        event: Event = [round(now - self.sent, 6), count, None if count is not None else data]
+        self.events.append(event)
+        if count is not None:
+            self.tokens = max(self.tokens, count)
+            self._last.append((event, data))
+
+    def _count(self, data: str) -> Optional[int]:
+        try:
+            chunk = json.loads(data)
+        except ValueError:
+            return None
+        if not isinstance(chunk, dict) or "error" in chunk:
+            return None
+        for path in self._paths:
+            value: Any = chunk
+            for key in path:
+                value = value.get(key) if isinstance(value, dict) else None
+            if isinstance(value, int):
+                return value
+        return None
+
+
+class Connection(asyncio.Protocol):
+    """One connection of one user; carries one request at a time."""
+
+    def __init__(self) -> None:
+        self.open = False
+        self.used = False
+        """It has carried a whole answer."""
+        self._transport: Optional[asyncio.Transport] = None
+        self._answer: Optional[Answer] = None
+        self._done: Optional["asyncio.Future[None]"] = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._rest = b""
+        self._in_head = True
+        self._keep = True
+        self._left: Optional[int] = None
+        """Bytes of the body or the chunk still to come; ``None``: until the end."""
+        self._chunked = False
+        self._chunk_state = "size"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the open connection."""
+        self._transport = transport  # type: ignore[assignment]
+        self.open = True
+
+    def connection_lost(self, exc: Optional[Exception]) -> None:
+        """Take the news that the connection is gone."""
+        self.open = False
+        self._broken("the connection broke%s" % (": %s" % exc if exc else ""))
+
+    def eof_received(self) -> bool:
+        """Take the server's end: that of an answer without a length, or one too early."""
+        self.open = False
+        complete = self._answer is not None and not self._in_head
+        if complete and not self._chunked and self._left is None:
+            self._finish()
+        else:
+            self._broken("the server closed the connection before the answer was complete")
+        return False
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has arrived, and when."""
+        now = time.monotonic()
+        if self._answer is None:
+            self.close()
+            return
+        self._answer.started = True
+        try:
+            self._read(data, now)
+        except BrokenError as error:
+            self._broken(str(error))
+
+    async def send(self, data: bytes, answer: Answer) -> None:
+        """Send a request and wait for the end of its answer; raises ``BrokenError``."""
+        if self._transport is None or not self.open:
+            raise BrokenError("the connection is closed")
+        self._reset()
+        self._answer = answer
+        self._done = asyncio.get_event_loop().create_future()
+        answer.sent = time.monotonic()
+        self._transport.write(data)
+        try:
+            await self._done
+        except asyncio.CancelledError:
+            self._keep = False
+            raise
+        finally:
+            self._answer = self._done = None
+            if not self._keep:
+                self.close()
+
+    def close(self) -> None:
+        """Close the connection at once."""
+        self.open = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _finish(self) -> None:
+        self.used = True
+        if self._done is not None and not self._done.done():
+            self._done.set_result(None)
+
+    def _broken(self, reason: str) -> None:
+        self._keep = False
+        if self._done is not None and not self._done.done():
+            self._done.set_exception(BrokenError(reason))
+
+    # The answer's bytes.
+
+    def _read(self, data: bytes, now: float) -> None:
+        if self._in_head:
+            self._rest += data
+            head, mark, data = self._rest.partition(b"\r\n\r\n")
+            if not mark:
+                if len(self._rest) > MAX_HEAD_BYTES:
+                    raise BrokenError("the server sent an endless head")
+                return
+            self._rest = b""
+            if not self._read_head(head):
+                self._read(data, now)
+                return
+        if self._chunked:
+            self._read_chunks(data, now)
+        else:
+            self._read_plain(data, now)
+
+    def _read_head(self, head: bytes) -> bool:
+        """Read status and fields; ``False`` for an interim answer (100), which another follows."""
+        lines = head.split(b"\r\n")
+        words = lines[0].split(None, 2)
+        if len(words) < 2 or words[0][:5] != b"HTTP/" or not words[1].isdigit():
+            raise BrokenError("the server's answer is no HTTP: %r" % lines[0][:60])
+        status = int(words[1])
+        if 100 <= status < 200:
+            return False
+        fields = {}
+        for line in lines[1:]:
+            name, _, value = line.partition(b":")
+            fields[name.strip().lower()] = value.strip().lower()
+        self._in_head = False
+        self._keep = words[0] == b"HTTP/1.1" and b"close" not in fields.get(b"connection", b"")
+        self._chunked = b"chunked" in fields.get(b"transfer-encoding", b"")
+        length = fields.get(b"content-length")
+        self._left = int(length) if length is not None and length.isdigit() else None
+        if self._answer is not None:
+            self._answer.status = status
+        return True
+
+    def _read_plain(self, data: bytes, now: float) -> None:
+        if self._left is not None:
+            data = data[: self._left]
+            self._left -= len(data)
+        if data and self._answer is not None:
+            self._answer.take(data, now)
+        if self._left == 0:
+            self._finish()
+
+    def _read_chunks(self, data: bytes, now: float) -> None:
+        self._rest += data
+        body = []
+        while self._rest:
+            if self._chunk_state == "data":
+                part = self._rest[: self._left]
+                self._rest = self._rest[len(part) :]
+                self._left = (self._left or 0) - len(part)
+                body.append(part)
+                if self._left > 0:
+                    break
+                self._chunk_state = "end"
+                continue
+            line, mark, rest = self._rest.partition(b"\r\n")
+            if not mark:
+                if len(self._rest) > MAX_HEAD_BYTES:
+                    raise BrokenError("the server sent an endless chunk size")
+                break
+            self._rest = rest
+            if self._chunk_state == "end":
+                self._chunk_state = "size"
+            elif self._chunk_state == "trailer":
+                if not line:
+                    self._chunk_state = "over"
+                    break
+            else:
+                self._begin_chunk(line)
+        # Chunks that arrive together are one arrival.
+        if body and self._answer is not None:
+            self._answer.take(b"".join(body), now)
+        if self._chunk_state == "over":
+            self._finish()
+
+    def _begin_chunk(self, line: bytes) -> None:
+        try:
+            self._left = int(line.split(b";")[0], 16)
+        except ValueError:
+            raise BrokenError("the server sent a malformed chunk size: %r" % line[:20]) from None
+        self._chunk_state = "data" if self._left else "trailer"
+
+
+class Lag:
+    """How late the event loop runs what is due: what a stamp may be wrong by."""
+
+    def __init__(self) -> None:
+        self._late: List[float] = []
+        self._due = 0.0
+
+    def start(self) -> None:
+        """Begin to tick."""
+        self._due = time.monotonic() + TICK_S
+        asyncio.get_event_loop().call_later(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._late.append(time.monotonic() - self._due)
+        self.start()
+
+    def share(self, part: float) -> float:
+        """Return the lag that this part of the ticks stays below."""
+        late = sorted(self._late) or [0.0]
+        return max(0.0, late[min(len(late) - 1, int(part * len(late)))])
+
+
+class Load:
+    """The whole load of one run."""
+
+    def __init__(self, given: Json, writer: Writer) -> None:
+        self._given = given
+        self._writer = writer
+        self._todo: Deque[List[Any]] = deque(given["requests"])
+        self._under_way: Dict[int, Answer] = {}
+        self._begun = self._ended = self._tokens = 0
+        self._start = 0.0
+
+    async def run(self) -> None:
+        """Connect all users, send all requests, and tell how the generator itself did."""
+        users = max(1, min(self._given["users"], len(self._todo)))
+        # A user that cannot connect fails its requests one by one, so that all are accounted for.
+        connections = await asyncio.gather(*(self._connect() for _ in range(users)))
+        lag = Lag()
+        lag.start()
+        self._start, cpu = time.monotonic(), time.process_time()
+        live = asyncio.ensure_future(self._tell())
+        await asyncio.gather(*(self._user(connection) for connection in connections))
+        live.cancel()
+        elapsed = time.monotonic() - self._start
+        self._put_live()
+        self._writer.put(
+            {
+                "end": {
+                    "elapsed_s": elapsed,
+                    "cpu_share": (time.process_time() - cpu) / elapsed if elapsed > 0 else 0.0,
+                    "lag_median_s": lag.share(0.5),
+                    "lag_p99_s": lag.share(0.99),
+                    "lag_max_s": lag.share(1.0),
+                }
+            }
+        )
+
+    async def _connect(self) -> Tuple[Optional[Connection], str]:
+        loop = asyncio.get_event_loop()
+        where = "%s:%s" % (self._given["address"], self._given["port"])
+        try:
+            _, connection = await asyncio.wait_for(
+                loop.create_connection(Connection, self._given["address"], self._given["port"]),
+                self._given["connect_limit_s"],
+            )
+        except asyncio.TimeoutError:
+            return None, "%s did not accept in time" % where
+        except OSError as error:
+            return None, "%s: %s" % (where, error.strerror or error)
+        return connection, ""
+
+    async def _user(self, connected: Tuple[Optional[Connection], str]) -> None:
+        connection, reason = connected
+        duration_s = self._given.get("duration_s")
+        while self._todo:
+            if duration_s is not None and time.monotonic() - self._start >= duration_s:
+                break
+            number, prefix, index = self._todo.popleft()
+            self._begun += 1
+            if connection is None or not connection.open:
+                connection, reason = await self._connect()
+            answer = Answer(number, self._given["count_paths"], time.monotonic())
+            self._under_way[number] = answer
+            data = self._request(prefix + self._given["texts"][index])
+            while connection is not None:
+                used = connection.used
+                reason = await self._send(connection, data, answer)
+                # The server may close an idle connection just when the request is under way.
+                if not (reason and used and not answer.started and not connection.open):
+                    break
+                connection, reason = await self._connect()
+            del self._under_way[number]
+            self._report(answer, reason)
+        if connection is not None:
+            connection.close()
+
+    def _request(self, prompt: str) -> bytes:
+        given = self._given
+        template: str = given["template"]
+        body = template.replace(given["mark"], json.dumps(prompt)[1:-1]).encode()
+        fields = {
+            "Host": "%s:%s" % (given["address"], given["port"]),
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream",
+            "Content-Length": str(len(body)),
+        }
+        fields.update(given.get("headers") or {})
+        lines = ["%s %s HTTP/1.1" % (given["method"], given["path"])]
+        lines += ["%s: %s" % item for item in fields.items()]
+        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace") + body
+
+    async def _send(self, connection: Connection, data: bytes, answer: Answer) -> str:
+        limit_s = self._given["request_limit_s"]
+        try:
+            await asyncio.wait_for(connection.send(data, answer), limit_s)
+        except BrokenError as error:
+            return str(error)
+        except asyncio.TimeoutError:
+            answer.started = True  # It was seen, and must not be sent again.
+            return "no end within %g s" % limit_s
+        return ""
+
+    def _report(self, answer: Answer, error: str) -> None:
+        now = time.monotonic()
+        try:
+            answer.end(now)
+        except BrokenError as broken:
+            error = error or str(broken)
+        self._ended += 1
+        self._tokens += answer.tokens
+        self._writer.put(
+            {
+                "request": {
+                    "number": answer.number,
+                    "sent_at": round(answer.sent - self._start, 6),
+                    "took_s": round(now - answer.sent, 6),
+                    "status": answer.status,
+                    "events": answer.events,
+                    "body": answer.body.decode("utf-8", "replace"),
+                    "error": error or None,
+                }
+            }
+        )
+
+    async def _tell(self) -> None:
+        while True:
+            self._put_live()
+            await asyncio.sleep(LIVE_INTERVAL_S)
+
+    def _put_live(self) -> None:
+        tokens = self._tokens + sum(answer.tokens for answer in self._under_way.values())
+        self._writer.put(
+            {
+                "live": {
+                    "at": time.monotonic() - self._start,
+                    "begun": self._begun,
+                    "ended": self._ended,
+                    "tokens": tokens,
+                }
+            }
+        )
+
+
+def main(given: Json) -> None:
+    """Run one load."""
+    # A collection in the middle would delay stamps; what a run keeps is bounded.
+    gc.freeze()
+    gc.disable()
+    writer = Writer()
+    asyncio.run(Load(given, writer).run())
+    writer.close()
+
+
+if __name__ == "__main__":
+    main(json.loads(globals()["EAGLEMON_INPUT"]))
