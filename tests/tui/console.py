@@ -43,7 +43,7 @@ class Opened:
 
     async def settle(self) -> None:
         """Let messages and the first steps of workers run."""
-        for _ in range(3):
+        for _ in range(2):
             await self.pilot.pause()
 
     @property

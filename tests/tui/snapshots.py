@@ -242,6 +242,7 @@ def probe_progress(state: str = "running") -> ProbeProgress:
             decode_tok_s=Spread(median=143.0, p90=150.2, p99=151.0, count=7),
             ttft_s=Spread(median=0.045, p90=0.061, p99=0.07, count=7),
             counts=AcceptCounts(steps=318, accepted=578, proposed=1590),
+            accept_length=2.82,
             accept_source="per-request answers",
         ),
     )

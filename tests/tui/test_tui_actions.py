@@ -123,6 +123,14 @@ async def test_the_key_line_shows_what_matters_here() -> None:
         assert "esc back" in line
 
 
+async def test_the_key_line_hides_what_cannot_be_done() -> None:
+    async with opened(snapshots.IDLE) as console:
+        line = console.text().splitlines()[-1]
+        assert "s start" in line
+        assert "K kill" not in line
+        assert "t probe" not in line
+
+
 @pytest.mark.parametrize("snapshot", [snapshots.EMPTY, snapshots.FLEET])
 @pytest.mark.parametrize("width", [40, 60, 80])
 async def test_help_and_quit_are_always_in_the_key_line(snapshot: Snapshot, width: int) -> None:

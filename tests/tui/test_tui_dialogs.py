@@ -65,15 +65,15 @@ async def test_kill_gives_little_grace_and_names_everything() -> None:
 
 def test_what_is_not_known_of_a_stop_is_said() -> None:
     server = replace(snapshots.ready(), load=None, pids=(), pid=None, memory_used_bytes=None)
-    text = "\n".join(line.plain for line in stop_account(server, None))
+    text = "\n".join(line.plain for line in stop_account(server, None, 70))
     assert "none known" in text
     assert "not known whether any is running" in text
     assert "0-7, - to be freed" in text
     assert "KILL after the profile's grace" in text
     idle = replace(snapshots.ready(), load=replace(snapshots.ready().load, running=0))  # type: ignore[type-var]
-    assert "none is running" in "\n".join(line.plain for line in stop_account(idle, 15))
+    assert "none is running" in "\n".join(line.plain for line in stop_account(idle, 15, 70))
     many = replace(snapshots.ready(), pids=tuple(range(20)))
-    assert "and 8 more" in "\n".join(line.plain for line in stop_account(many, 15))
+    assert "and 8 more" in "\n".join(line.plain for line in stop_account(many, 15, 70))
 
 
 async def test_a_stop_that_fails_says_why() -> None:

@@ -140,7 +140,6 @@ async def test_filter() -> None:
         text = console.text()
         assert "k25-baseline" in text
         assert "k25-eagle3" not in text
-        assert "0 hosts" not in text
         await console.press("enter")
         assert servers(console).has_focus
         assert servers(console).cursor_key == "run-killed"
@@ -153,7 +152,7 @@ async def test_filter() -> None:
 async def test_a_filter_that_matches_nothing_says_so() -> None:
     async with opened(snapshots.FLEET) as console:
         await console.press("slash", *"zz")
-        assert "nothing matches 'zz'" in console.text()
+        assert console.text().count("nothing matches 'zz'") == 2
         await console.press("escape")
         assert "nothing matches" not in console.text()
 

@@ -11,7 +11,10 @@ from textual.widgets import Button, Static
 
 from eaglemon.core import units
 from eaglemon.core.views import ServerView
-from eaglemon.tui.columns import lines, plain
+from eaglemon.tui.columns import lines, plain, wrapped
+
+_DIALOG_WIDTH = 72
+_NAME_WIDTH = 11
 
 
 class ConfirmStop(ModalScreen[bool]):
@@ -32,7 +35,7 @@ class ConfirmStop(ModalScreen[bool]):
     def compose(self) -> ComposeResult:
         """Lay out the account and the two buttons."""
         with Vertical(classes="dialog"):
-            yield Static(lines(stop_account(self._server, self._grace_s)))
+            yield Static(id="account")
             with Horizontal(classes="buttons"):
                 yield Button("Cancel  n", id="no", compact=True)
                 yield Button(f"{self._verb} it  y", id="yes", variant="error", compact=True)
@@ -43,6 +46,12 @@ class ConfirmStop(ModalScreen[bool]):
         self.query_one(".dialog").border_title = Content(plain(title))
         self.query_one("#no").focus()
 
+    def on_resize(self) -> None:
+        """Lines are wrapped for a width."""
+        width = min(_DIALOG_WIDTH, self.size.width) - 4
+        account = stop_account(self._server, self._grace_s, width)
+        self.query_one("#account", Static).update(lines(account))
+
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Answer with the button."""
         self.dismiss(event.button.id == "yes")
@@ -52,11 +61,12 @@ class ConfirmStop(ModalScreen[bool]):
         self.dismiss(answer)
 
 
-def stop_account(server: ServerView, grace_s: float | None) -> list[Content]:
-    """Return what a stop will do, in lines."""
-    result = [_facts("profile", server.profile), _facts("processes", _processes(server))]
+def stop_account(server: ServerView, grace_s: float | None, width: int) -> list[Content]:
+    """Return what a stop will do, in lines of at most ``width`` cells."""
+    result = _facts("profile", server.profile, width)
+    result += _facts("processes", _processes(server), width)
     gpus = f"{units.index_ranges(server.gpu_indexes)}, {units.memory(server.memory_used_bytes)}"
-    result.append(_facts("GPUs", f"{gpus} to be freed"))
+    result += _facts("GPUs", f"{gpus} to be freed", width)
     running = server.load.running if server.load else None
     if running is None:
         requests = "not known whether any is running"
@@ -66,15 +76,20 @@ def stop_account(server: ServerView, grace_s: float | None) -> list[Content]:
         verb = "is" if running == 1 else "are"
         requests = f"{units.plural(running, 'request')} {verb} running and will be cut off"
     style = "$state-warning" if running != 0 else ""
-    result.append(_facts("requests", requests, style))
+    result += _facts("requests", requests, width, style)
     grace = "the profile's grace" if grace_s is None else units.duration(grace_s)
     result.append(Content(""))
-    result.append(Content(f"TERM now, KILL after {grace}, then wait until the memory is back."))
-    return result
+    account = f"TERM now, KILL after {grace}, then wait until the memory is back."
+    return result + [Content(line) for line in wrapped(account, width)]
 
 
-def _facts(name: str, text: str, style: str = "") -> Content:
-    return Content.assemble((f"{name:<11}", "$quiet"), (plain(text), style))
+def _facts(name: str, text: str, width: int, style: str = "") -> list[Content]:
+    return [
+        Content.assemble(
+            ((name if number == 0 else "").ljust(_NAME_WIDTH), "$quiet"), (line, style)
+        )
+        for number, line in enumerate(wrapped(text, width - _NAME_WIDTH))
+    ]
 
 
 def _processes(server: ServerView) -> str:

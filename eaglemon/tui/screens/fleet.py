@@ -7,7 +7,6 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from eaglemon.core import units
 from eaglemon.core.views import ServerView, Snapshot
 from eaglemon.tui import panels
 from eaglemon.tui.screens.base import ConsoleScreen
@@ -146,7 +145,6 @@ class FleetScreen(ConsoleScreen):
         self._preview.update(panels.preview(server, width, self._settings.zone))
 
     def _titles(self) -> None:
-        hosts, servers = len(self._snapshot.hosts), len(self._snapshot.servers)
         mark = f" ─ filter: {self._filter.value}" if self._filter.value else ""
-        self._hosts.border_title = Content(f"{units.plural(hosts, 'host')} and GPUs{mark}")
-        self._servers.border_title = Content(f"{units.plural(servers, 'server')}{mark}")
+        self._hosts.border_title = Content(f"Hosts and GPUs{mark}")
+        self._servers.border_title = Content(f"Servers{mark}")

@@ -10,7 +10,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from eaglemon.tui.actions import ACTIONS, Scene, shown_key
-from eaglemon.tui.columns import joined, lines
+from eaglemon.tui.columns import joined, lines, wrapped
 from eaglemon.tui.looks import PHASE_LOOKS, SERVER_LOOKS, Look
 
 _MOVING = (
@@ -23,7 +23,12 @@ _MOVING = (
 )
 _KEY_WIDTH = 11
 _SIGN_WIDTH = 13
-_SIGNS_A_LINE = 4
+_DIALOG_WIDTH = 86
+_FIGURES = (
+    ("accept", "accept length: tokens per verify step, the bonus token included"),
+    ("memory", "as the driver reports it in use, without its reserved part"),
+    ("-", "not known, which is never the same as 0"),
+)
 
 
 class HelpScreen(ModalScreen[None]):
@@ -42,53 +47,58 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """Lay out one scrolling column."""
         with VerticalScroll(classes="dialog wide-dialog", id="help-text"):
-            yield Static(lines(help_lines(self._scene)))
+            yield Static(id="help-lines")
 
     def on_mount(self) -> None:
         """Name the dialog."""
         self.query_one("#help-text").border_title = Content("Help ─ esc closes")
+
+    def on_resize(self) -> None:
+        """Lines are wrapped for a width."""
+        width = min(_DIALOG_WIDTH, self.size.width) - 5
+        self.query_one("#help-lines", Static).update(lines(help_lines(self._scene, width)))
 
     def action_scroll(self, step: int) -> None:
         """Scroll the text."""
         self.query_one("#help-text").scroll_relative(y=step, animate=False)
 
 
-def help_lines(scene: Scene) -> list[Content]:
+def help_lines(scene: Scene, width: int) -> list[Content]:
     """Return the help text; actions that cannot be carried out now say why."""
     result = [_heading("Actions")]
     for action in ACTIONS:
         why_not = action.why_not(scene)
-        key = shown_key(action).ljust(_KEY_WIDTH)
-        result.append(
-            Content.assemble(
-                (key, "bold $accent" if why_not is None else "$quiet"),
-                (action.title, "" if why_not is None else "$quiet"),
-            )
-        )
+        style = "bold $accent" if why_not is None else "$quiet"
+        result += _entry(shown_key(action), style, action.title, width)
         if why_not is not None:
-            result.append(Content.styled(" " * _KEY_WIDTH + f"now: {why_not}", "$quiet"))
+            result += _entry("", "", f"now: {why_not}", width, text_style="$quiet")
     result += [Content(""), _heading("Moving")]
-    result += [
-        Content.assemble((keys.ljust(_KEY_WIDTH), "bold $accent"), text) for keys, text in _MOVING
-    ]
+    for keys, text in _MOVING:
+        result += _entry(keys, "bold $accent", text, width)
     result += [Content(""), _heading("States of a server")]
-    result += _signs(list(SERVER_LOOKS.values()))
+    result += _signs(list(SERVER_LOOKS.values()), width)
     result += [Content(""), _heading("Phases of a start")]
-    result += _signs(list(PHASE_LOOKS.values()))
+    result += _signs(list(PHASE_LOOKS.values()), width)
     result += [Content(""), _heading("Figures")]
-    result.append(Content("accept length: tokens per verify step, the bonus token included"))
-    result.append(Content("memory: as the driver reports it in use, without its reserved part"))
-    result.append(Content("-: not known, which is never the same as 0"))
+    for name, text in _FIGURES:
+        result += _entry(name, "bold", text, width)
     return result
+
+
+def _entry(name: str, style: str, text: str, width: int, *, text_style: str = "") -> list[Content]:
+    return [
+        Content.assemble(
+            ((name if number == 0 else "").ljust(_KEY_WIDTH), style), (line, text_style)
+        )
+        for number, line in enumerate(wrapped(text, width - _KEY_WIDTH))
+    ]
 
 
 def _heading(text: str) -> Content:
     return Content.styled(text, "bold")
 
 
-def _signs(looks: list[Look]) -> list[Content]:
+def _signs(looks: list[Look], width: int) -> list[Content]:
     cells = [look.content(width=_SIGN_WIDTH) for look in looks]
-    return [
-        joined(*cells[start : start + _SIGNS_A_LINE])
-        for start in range(0, len(cells), _SIGNS_A_LINE)
-    ]
+    each = max(1, width // _SIGN_WIDTH)
+    return [joined(*cells[start : start + each]) for start in range(0, len(cells), each)]

@@ -23,6 +23,8 @@ from eaglemon.tui.widgets.strip_chart import StripChart
 LOG_TAIL = 2_000
 """Lines of the log that are read when the screen opens."""
 
+_BOTH_CHARTS_HEIGHT = 9
+
 
 class ServerScreen(ConsoleScreen):
     """Everything about one server."""
@@ -143,7 +145,7 @@ class ServerScreen(ConsoleScreen):
             self._stop.border_title = Content("Stop")
             self._stop.update(panels.stop(server.stop, server.state, width - 4))
         # Where there is nothing to measure, the log gets the room.
-        self._set(self.query_one("#measure"), _measured(server))
+        self.query_one("#measure").set_class(not _measured(server), "-nothing")
         self._draw_measurements(server)
         self._set(self._probe, server.probe is not None)
         if server.probe is not None:
@@ -159,7 +161,10 @@ class ServerScreen(ConsoleScreen):
         if ceiling is None and server.speculation is not None:
             ceiling = server.speculation.ceiling
         speculates = server.speculation is not None
-        self._accept_caption.display = self._accept_chart.display = speculates
+        height = self.query_one("#speed").content_size.height
+        # One readable chart is better than two that are not; the figure has a tab of its own.
+        both = speculates and (height == 0 or height >= _BOTH_CHARTS_HEIGHT)
+        self._accept_caption.display = self._accept_chart.display = both
         self._accept_caption.update(panels.accept_line(server.acceptance))
         self._accept_chart.show(
             server.accept_history, self._now, high=float(ceiling) if ceiling else None
@@ -183,7 +188,7 @@ def _measured(server: ServerView) -> bool:
 def _startup_title(server: ServerView) -> str:
     done = sum(p.state in {PhaseState.DONE, PhaseState.SKIPPED} for p in server.phases)
     text = "Start-up"
-    if server.phases and not server.state.answering:
+    if server.phases and server.ready_at is None:
         text += f" ─ {done} of {len(server.phases)} phases"
     if server.ready_at is not None:
         return f"{text} ─ took {units.duration(server.ready_at - server.launched_at)}"

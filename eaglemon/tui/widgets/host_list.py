@@ -21,6 +21,7 @@ from eaglemon.tui.columns import (
 from eaglemon.tui.looks import LINK_LOOKS
 from eaglemon.tui.widgets.row_list import Row, RowList
 
+_NO_HOSTS = " no hosts: name one on the command line or in hosts.toml"
 _INDEX_WIDTH = 3
 _PAIR_WIDTH = 11
 _LONGEST_BAR = 40
@@ -64,6 +65,9 @@ class HostList(RowList):
             if self._filter and self._filter not in host.name.lower():
                 continue
             rows.extend(self._host_rows(host, width, plan))
+        if not rows:
+            text = f" nothing matches {self._filter!r}" if self._filter else _NO_HOSTS
+            return None, [Row("empty", Content.styled(text, "$quiet"), selectable=False)]
         return plan.header(), rows
 
     def _host_rows(self, host: HostView, width: int, plan: "_Columns") -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""The last line: the keys that can act now, dim where they cannot."""
+"""The last line: the keys that can act now."""
 
 from textual import events
 from textual.content import Content
@@ -62,6 +62,8 @@ class KeyLine(Widget):
 
 
 def _belongs(action: Action, scene: Scene) -> bool:
+    if action.why_not(scene) is not None:
+        return False
     if action.id == "cancel_probe":
         return scene.probing
     if not action.important:
@@ -74,9 +76,8 @@ def _belongs(action: Action, scene: Scene) -> bool:
 
 
 def _key(action: Action, scene: Scene) -> Content:
-    can = action.why_not(scene) is None
     label = "go on" if action.id == "pause" and scene.paused else action.label
     return joined(
-        Content.styled(shown_key(action), "bold $accent" if can else "$quiet"),
-        Content.styled(f" {label}", "" if can else "$quiet"),
+        Content.styled(shown_key(action), "bold $accent"),
+        f" {label}",
     )

@@ -48,18 +48,24 @@ class PhaseTrack(Widget):
 
 
 def track_lines(phases: Sequence[PhaseView], width: int) -> list[Content]:
-    """Return the lines of the track in ``width`` cells: phases by column, then stages."""
+    """Return the lines of the track in ``width`` cells: phases by column, then stages.
+
+    In a single column the stages stand below their phase.
+    """
     if not phases:
         return [Content.styled("no phase seen yet", "$quiet")]
     columns = max(1, min(4, (width + _GAP) // (_CELL_WIDTH + _GAP)))
-    height = -(-len(phases) // columns)
     result: list[Content] = []
+    if columns == 1:
+        for phase in phases:
+            result += [_cell(phase), *_active(phase, width)]
+        return result
+    height = -(-len(phases) // columns)
     for row in range(height):
         cells = [_cell(phases[index]) for index in range(row, len(phases), height)]
         result.append(Content(" " * _GAP).join(cells))
     for phase in phases:
-        if phase.state in {PhaseState.ACTIVE, PhaseState.FAILED}:
-            result.extend(_active(phase, width))
+        result += _active(phase, width)
     return result
 
 
@@ -86,6 +92,8 @@ def _cell(phase: PhaseView) -> Content:
 
 
 def _active(phase: PhaseView, width: int) -> list[Content]:
+    if phase.state not in {PhaseState.ACTIVE, PhaseState.FAILED}:
+        return []
     if phase.stages:
         result = []
         for number, stage in enumerate(phase.stages):

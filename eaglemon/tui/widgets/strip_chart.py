@@ -34,7 +34,7 @@ class StripChart(Widget):
     """
 
     DEFAULT_CSS = """
-    StripChart { height: 1fr; min-height: 4; }
+    StripChart { height: 1fr; min-height: 3; }
     """
 
     def __init__(
