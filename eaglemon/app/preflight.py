@@ -9,10 +9,14 @@ from eaglemon.core.runs import HostCheck
 from eaglemon.core.units import memory
 from eaglemon.core.views import LaunchPlan, ServerView
 from eaglemon.engines.base import Engine
+from eaglemon.engines.command import interpreter
 
 GPU_IN_USE_SHARE = 0.02
 """Less is a driver context or a desktop, not a server."""
+SHM_LOW_BYTES = 256 * 1024**2
+STATE_LOW_BYTES = 256 * 1024**2
 _SHOWN_COMMAND = 60
+_SHM = "/dev/shm"  # noqa: S108 -- named in a message
 
 
 async def check_launch(
@@ -20,17 +24,23 @@ async def check_launch(
 ) -> list[Problem]:
     """Return all problems of ``plan`` on ``host``; raises ``HostError`` when it cannot ask."""
     profile = plan.profile
-    paths = [path for path in (profile.model, profile.draft, profile.workdir) if _is_path(path)]
+    inside = profile.container is not None
+    named = (profile.model, profile.draft, profile.workdir, profile.venv)
+    paths = [] if inside else [path for path in named if _is_path(path)]
+    # What a conda environment or a container holds is not to be seen from the host.
+    direct = not inside and profile.conda is None
     answer = await host.link.check_host(
         paths=[path for path in paths if path is not None],
         port=profile.port,
         argv=list(plan.argv),
-        python=profile.python,
-        package=engine.package,
+        python=interpreter(profile) if direct else None,
+        package=engine.package if direct else None,
+        env=plan.env,
     )
     return [
-        *engine.check(profile),
+        *engine.check(profile, answer.engine_version),
         *_host_problems(plan, answer),
+        *_room_problems(plan, answer),
         *_gpu_problems(plan, host.sample),
         *_neighbour_problems(plan, servers),
     ]
@@ -54,7 +64,7 @@ def _host_problems(plan: LaunchPlan, answer: HostCheck) -> list[Problem]:
     elif answer.engine_error is not None:
         problems.append(
             Problem(
-                where=plan.profile.python,
+                where=interpreter(plan.profile),
                 message=f"{answer.engine_error} on {plan.host}",
                 hint="set python in the profile to the interpreter that has the engine",
                 severity=Severity.WARNING if plan.profile.command else Severity.ERROR,
@@ -141,18 +151,51 @@ def _gpu_problems(plan: LaunchPlan, sample: HostSample | None) -> list[Problem]:
     return problems
 
 
-def _neighbour_problems(plan: LaunchPlan, servers: Iterable[ServerView]) -> list[Problem]:
-    # SGLang binds its port only after loading: a server on its way holds it already.
+def _room_problems(plan: LaunchPlan, answer: HostCheck) -> list[Problem]:
+    rooms = (
+        (_SHM, answer.shm_free_bytes, SHM_LOW_BYTES, "shm-low", "its processes share memory"),
+        ("state folder", answer.state_free_bytes, STATE_LOW_BYTES, "disk-low", "the log goes"),
+    )
     return [
         Problem(
-            where=f"port {server.port}",
-            message=f"{server.id} is {server.state.value} and will use it",
-            hint="stop it first, or choose another port with --set port=N",
-            slug="port-in-use",
+            where=where,
+            message=f"only {memory(free)} are free on {plan.host}, where {what} there",
+            hint="make room before a long start",
+            severity=Severity.WARNING,
+            slug=slug,
         )
-        for server in servers
-        if server.host == plan.host and server.port == plan.profile.port and server.state.starting
+        for where, free, low, slug, what in rooms
+        if free is not None and free < low
     ]
+
+
+def _neighbour_problems(plan: LaunchPlan, servers: Iterable[ServerView]) -> list[Problem]:
+    problems = []
+    for server in servers:
+        if server.host != plan.host or server.state.ended:
+            continue
+        # SGLang binds its port only after loading: a server on its way holds it already.
+        if server.port == plan.profile.port and server.state.starting:
+            problems.append(
+                Problem(
+                    where=f"port {server.port}",
+                    message=f"{server.id} is {server.state.value} and will use it",
+                    hint="stop it first, or choose another port with --set port=N",
+                    slug="port-in-use",
+                )
+            )
+        # A server that has just begun holds no memory yet, so the driver does not tell.
+        shared = sorted(set(server.gpu_indexes) & set(plan.profile.gpus or ()))
+        if shared and server.state.starting:
+            problems.append(
+                Problem(
+                    where=f"GPU {', '.join(map(str, shared))}",
+                    message=f"{server.id} is {server.state.value} and will use it",
+                    hint="stop it first, or choose other GPUs with --set gpus=...",
+                    slug="gpu-in-use",
+                )
+            )
+    return problems
 
 
 def refusal(problems: Iterable[Problem]) -> str:

@@ -15,6 +15,18 @@ FlagValue: TypeAlias = (
 """``True`` gives the bare flag, ``False`` leaves it out, a mapping is passed as JSON."""
 
 
+_NOT_BEHAVIOUR = (
+    "name",
+    "source",
+    "description",
+    "reference",
+    "limits",
+    "stall_limits",
+    "hooks",
+    "probe",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speculation:
     """How the server speculates, in SGLang's terms; vLLM's K is ``draft_tokens - 1``."""
@@ -50,6 +62,22 @@ class Limits:
     stop_grace_s: float = 15.0
     release_s: float = 60.0
     """From the last process gone until the GPU memory must be back."""
+    health_most_s: float = 2.0
+    """Longest pause between polls of a start whose port is still closed."""
+    hung_s: float = 90.0
+    """A ready server that no longer generates is told within this time."""
+    hook_s: float = 120.0
+    """For one hook."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """Shell lines that run on the host around a server's life, in its working folder."""
+
+    before_launch: tuple[str, ...] = ()
+    """One after the other before the server; one that fails stops the launch."""
+    after_stop: tuple[str, ...] = ()
+    """Once the server is gone and its memory is back; one that fails is a note."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +111,14 @@ class Profile:
     served_name: str | None = None
     python: str = "python3"
     """Interpreter on the host that has the engine."""
+    venv: str | None = None
+    """Folder of a virtual environment on the host, in place of ``python``."""
+    conda: str | None = None
+    """Name or folder of a conda environment, entered with ``conda run``."""
+    container: str | None = None
+    """Name of a running container, entered with ``docker exec``."""
+    launcher: str | None = None
+    """``module`` (``python -m``) or ``script`` (console script); ``None``: the engine's usual."""
     command: tuple[str, ...] = ()
     """Start of the command line in place of the engine's own, e.g. ``["vllm", "serve"]``."""
     workdir: str | None = None
@@ -90,6 +126,11 @@ class Profile:
     """Engine flags by their long name without dashes, in the order they are passed."""
     env: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
+    stall_limits: Mapping[str, float] = field(default_factory=dict)
+    """Seconds without any movement after which a phase counts as stalled, by its slug."""
+    hooks: Hooks = field(default_factory=Hooks)
+    reference: str = ""
+    """Where this pair and its settings are published."""
     probe: ProbeDefaults = field(default_factory=ProbeDefaults)
     source: str = ""
     """File it was read from."""
@@ -97,7 +138,7 @@ class Profile:
     def digest(self) -> str:
         """Return 12 hex digits over what decides the server's behaviour (not name or source)."""
         values = asdict(self)
-        for key in ("name", "source", "description", "limits", "probe"):
+        for key in _NOT_BEHAVIOUR:
             del values[key]
         text = json.dumps(values, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:12]

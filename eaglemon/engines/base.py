@@ -103,6 +103,20 @@ class Endpoints:
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measuring:
+    """How an engine is measured."""
+
+    count_paths: tuple[tuple[str, ...], ...]
+    """Where a chunk of a stream has the number of tokens so far: keys, the first that is there."""
+    owner: str
+    """What the engine's list of models names as the owner of a model: tells engines apart."""
+    flush: HttpCall
+    """Empties the prefix cache of an idle server."""
+    forced_acceptance: str | None = None
+    """Environment variable that makes up an accept length while verifying for real."""
+
+
 class Engine(Protocol):
     """All the console knows of one engine."""
 
@@ -115,8 +129,11 @@ class Engine(Protocol):
     """Distribution whose version is the engine's version."""
     endpoints: Endpoints
     log_rules: tuple[LogRule, ...]
+    measuring: Measuring
     metrics_hint: str
     """What to say when the metrics path is not served: how to turn it on."""
+    health_generates: bool
+    """Whether a good answer of the health path proves that the server generates."""
     binds_port_first: bool
     """Whether an open port proves anything before the model is loaded."""
 
@@ -132,8 +149,12 @@ class Engine(Protocol):
         """Return the variables the profile's server is started with (profile's own included)."""
         ...
 
-    def check(self, profile: Profile) -> list[Problem]:
-        """Return what is wrong with the profile for this engine, all at once."""
+    def check(self, profile: Profile, version: str | None = None) -> list[Problem]:
+        """Return what is wrong with the profile for this engine, all at once.
+
+        ``version`` is the release on the host, ``None`` where it is not known: what only some
+        releases refuse is then a warning.
+        """
         ...
 
     def health_verdict(self, status: int) -> HealthVerdict:

@@ -38,6 +38,27 @@ def gpu_environment(profile: Profile) -> dict[str, str]:
     return {**chosen, **profile.env}
 
 
+def interpreter(profile: Profile) -> str:
+    """Return the Python on the host that has the engine."""
+    return f"{profile.venv.rstrip('/')}/bin/python" if profile.venv is not None else profile.python
+
+
+def reached(profile: Profile, start: tuple[str, ...], env: Collection[str]) -> tuple[str, ...]:
+    """Return ``start`` as it is reached from the host: inside its conda environment or container.
+
+    ``env`` names the variables that a container takes over from the client's own environment:
+    their values do not appear on the command line.
+    """
+    if profile.conda is not None:
+        which = "-p" if "/" in profile.conda else "-n"
+        return ("conda", "run", "--no-capture-output", which, profile.conda, *start)
+    if profile.container is not None:
+        passed = [word for name in sorted(env) for word in ("-e", name)]
+        folder = ("-w", profile.workdir) if profile.workdir is not None else ()
+        return ("docker", "exec", *passed, *folder, profile.container, *start)
+    return start
+
+
 def program_beside(python: str, name: str) -> str:
     """Return the console script ``name`` of the environment that ``python`` belongs to."""
     path = PurePosixPath(python)

@@ -10,16 +10,29 @@ from dataclasses import fields, replace
 
 import msgspec
 
+from eaglemon.core.phases import Phase
 from eaglemon.core.problems import Problem, did_you_mean
-from eaglemon.core.profiles import FlagValue, Limits, ProbeDefaults, Profile, Speculation
+from eaglemon.core.profiles import (
+    FlagValue,
+    Hooks,
+    Limits,
+    ProbeDefaults,
+    Profile,
+    Speculation,
+)
 from eaglemon.engines import ENGINES
 from eaglemon.errors import UsageError
 from eaglemon.io.tomlfile import TomlFile
 from eaglemon.io.typed import field_hints, flag_from_text, from_text, typed_fields, words_for
 
-TABLES: Mapping[str, type] = {"speculation": Speculation, "limits": Limits, "probe": ProbeDefaults}
+TABLES: Mapping[str, type] = {
+    "speculation": Speculation,
+    "limits": Limits,
+    "hooks": Hooks,
+    "probe": ProbeDefaults,
+}
 """Tables of a profile that are dataclasses of their own."""
-MERGED = (*TABLES, "flags", "env")
+MERGED = (*TABLES, "flags", "env", "stall_limits")
 """Tables that a child profile adds to, key by key; all other keys it replaces."""
 FILE_KEYS = tuple(f.name for f in fields(Profile) if f.name not in {"name", "source"})
 SHORT_NAMES = {
@@ -153,6 +166,8 @@ def _range_problems(profile: Profile) -> Iterator[tuple[tuple[str, ...], str]]:
         value = getattr(profile.limits, field.name)
         if not (value > 0 and math.isfinite(value)):
             yield ("limits", field.name), "must be more than 0 seconds"
+    yield from _stall_problems(profile)
+    yield from _reach_problems(profile)
     for name, least in (("requests", 1), ("concurrency", 1), ("max_tokens", 1), ("warmup", 0)):
         if getattr(profile.probe, name) < least:
             yield ("probe", name), f"must be {least} or more"
@@ -163,6 +178,22 @@ def _range_problems(profile: Profile) -> Iterator[tuple[tuple[str, ...], str]]:
             value = getattr(profile.speculation, name)
             if value is not None and value < 1:
                 yield ("speculation", name), "must be 1 or more"
+
+
+def _stall_problems(profile: Profile) -> Iterator[tuple[tuple[str, ...], str]]:
+    for name, limit_s in profile.stall_limits.items():
+        if name not in set(Phase):
+            yield ("stall_limits", name), f"is no phase; phases are {', '.join(Phase)}"
+        elif not (limit_s > 0 and math.isfinite(limit_s)):
+            yield ("stall_limits", name), "must be more than 0 seconds"
+
+
+def _reach_problems(profile: Profile) -> Iterator[tuple[tuple[str, ...], str]]:
+    if profile.launcher not in {None, "module", "script"}:
+        yield ("launcher",), f"must be 'module' or 'script', not {profile.launcher!r}"
+    ways = [way for way in ("venv", "conda", "container") if getattr(profile, way) is not None]
+    if len(ways) > 1:
+        yield (ways[0],), f"{' and '.join(ways)} are given: Python is reached in one way only"
 
 
 def _override_one(profile: Profile, key: str, text: str) -> Profile:

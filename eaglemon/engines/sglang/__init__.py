@@ -7,8 +7,22 @@ from eaglemon.core.problems import Problem
 from eaglemon.core.profiles import Profile
 from eaglemon.core.prometheus import Metrics
 from eaglemon.core.views import HealthVerdict
-from eaglemon.engines.base import Endpoints, Gauges, GenerateRequest, HttpCall, StreamDecoder
-from eaglemon.engines.command import flag_arguments, gpu_environment, starts
+from eaglemon.engines.base import (
+    Endpoints,
+    Gauges,
+    GenerateRequest,
+    HttpCall,
+    Measuring,
+    StreamDecoder,
+)
+from eaglemon.engines.command import (
+    flag_arguments,
+    gpu_environment,
+    interpreter,
+    program_beside,
+    reached,
+    starts,
+)
 from eaglemon.engines.importing import common_fields, read_command, speculation_of
 from eaglemon.engines.sglang.flags import OWNED, sglang_problems
 from eaglemon.engines.sglang.log_rules import LOG_RULES
@@ -24,12 +38,24 @@ class SglangEngine:
     package = "sglang"
     endpoints = Endpoints(info="/server_info", extra={"model": "/model_info"})
     log_rules: tuple[LogRule, ...] = LOG_RULES
+    measuring = Measuring(
+        count_paths=(("meta_info", "completion_tokens"),),
+        owner="sglang",
+        # Without the wait it refuses while the last request is still being tidied away.
+        flush=HttpCall(method="POST", path="/flush_cache?timeout=10"),
+        forced_acceptance="SGLANG_SIMULATE_ACC_LEN",
+    )
     metrics_hint = "start the server with --enable-metrics"
+    health_generates = True
     binds_port_first = False
 
     def argv(self, profile: Profile) -> tuple[str, ...]:
         """Return the command line that starts a server of this profile."""
-        start = profile.command or (profile.python, "-m", "sglang.launch_server")
+        python = interpreter(profile)
+        usual: tuple[str, ...] = (python, "-m", "sglang.launch_server")
+        if profile.launcher == "script":
+            usual = (program_beside(python, "sglang"), "serve")
+        start = reached(profile, profile.command or usual, self.environment(profile))
         arguments = [
             *("--model-path", profile.model),
             *("--host", profile.address),
@@ -78,9 +104,9 @@ class SglangEngine:
         """Return the variables the profile's server is started with."""
         return gpu_environment(profile)
 
-    def check(self, profile: Profile) -> list[Problem]:
-        """Return what is wrong with the profile, all at once."""
-        return sglang_problems(profile)
+    def check(self, profile: Profile, version: str | None = None) -> list[Problem]:
+        """Return what is wrong with the profile for this release, all at once."""
+        return sglang_problems(profile, version)
 
     def health_verdict(self, status: int) -> HealthVerdict:
         """SGLang answers 503 until its warm-up is done, and again when it hangs."""

@@ -6,6 +6,7 @@ from typing import Final
 from eaglemon.core.problems import Problem, Severity, did_you_mean
 from eaglemon.core.profiles import Profile, Speculation
 from eaglemon.engines.command import common_problems, number_problem
+from eaglemon.engines.releases import FlagSpan, span_problems
 from eaglemon.engines.sglang.known_flags import KNOWN_FLAGS
 
 ALGORITHMS: Final = frozenset(
@@ -31,35 +32,53 @@ OWNED: Final[Mapping[str, str]] = {
 }
 """Flags that keys of a profile set."""
 
-_GONE: Final[Mapping[str, str]] = {
-    "cuda-graph-max-bs": "use cuda-graph-max-bs-decode, which both releases know",
-    "cuda-graph-bs": "use cuda-graph-bs-decode, which both releases know",
-    "speculative-skip-dp-mlp-sync": "leave it out",
-    "torchao-config": "leave it out",
-    "enable-expert-distribution-metrics": "leave it out",
-    "elastic-ep-rejoin": "leave it out",
-    "keep-mm-feature-on-device": "leave it out",
+_SEEN: Final = (0, 5, 16)
+_NEXT: Final = (0, 5, 23)
+
+
+def _gone(hint: str) -> FlagSpan:
+    return FlagSpan(last_seen=_SEEN, gone_in=_NEXT, hint=hint)
+
+
+def _new() -> FlagSpan:
+    return FlagSpan(missing_in=_SEEN, first_seen=_NEXT, hint="leave it out, or update sglang")
+
+
+SPANS: Final[Mapping[str, FlagSpan]] = {
+    "cuda-graph-max-bs": _gone("use cuda-graph-max-bs-decode, which both releases know"),
+    "cuda-graph-bs": _gone("use cuda-graph-bs-decode, which both releases know"),
+    "speculative-skip-dp-mlp-sync": _gone("leave it out"),
+    "torchao-config": _gone("leave it out"),
+    "enable-expert-distribution-metrics": _gone("leave it out"),
+    "elastic-ep-rejoin": _gone("leave it out"),
+    "keep-mm-feature-on-device": _gone("leave it out"),
+    "speculative-use-block-verification": _new(),
+    "speculative-draft-kv-cache-dtype": _new(),
+    "speculative-draft-sink-size": _new(),
+    "speculative-dsa-topk-backend": _new(),
+    "speculative-domino-candidate-pool-size": _new(),
+    "speculative-enable-w4a4-mxfp4-megamoe": _new(),
+    "uno-lora-path": _new(),
+    "gated-launch-port": _new(),
+    "aux-hidden-state-capture": _new(),
+    "enable-return-aux-hidden-states": _new(),
+    "return-aux-hidden-state-layer-ids": _new(),
+    "load-publish-endpoint": _new(),
+    "startup-weight-load-mode": _new(),
+    "return-output-ids": _new(),
 }
-"""Flags that 0.5.23 no longer takes."""
+"""Flags that only one of 0.5.16 and 0.5.23 takes; releases between them were not looked at."""
 
 
-def sglang_problems(profile: Profile) -> list[Problem]:
-    """Return what is wrong with a profile for SGLang."""
-    problems = common_problems(profile, known=KNOWN_FLAGS, owned=OWNED, tp_flags=_TP_FLAGS)
+def sglang_problems(profile: Profile, version: str | None = None) -> list[Problem]:
+    """Return what is wrong with a profile for this release of SGLang (``None``: not known)."""
+    problems = common_problems(
+        profile, known=KNOWN_FLAGS | set(SPANS), owned=OWNED, tp_flags=_TP_FLAGS
+    )
     problems += number_problem(profile, "mem-fraction-static", 0.0, 1.0, low_open=True)
     problems += number_problem(profile, "max-running-requests", 1, 1_000_000)
     problems += number_problem(profile, "watchdog-timeout", 1, 1_000_000)
-    for name, hint in _GONE.items():
-        if name in profile.flags:
-            problems.append(
-                Problem(
-                    where=f"flags.{name}",
-                    message=f"sglang 0.5.23 no longer takes --{name} and exits with code 2",
-                    hint=hint,
-                    severity=Severity.WARNING,
-                    slug="flag-removed",
-                )
-            )
+    problems += span_problems(profile, SPANS, engine="sglang", version=version)
     if profile.speculation is None:
         if profile.draft is not None:
             problems.append(

@@ -9,8 +9,22 @@ from eaglemon.core.problems import Problem
 from eaglemon.core.profiles import Profile
 from eaglemon.core.prometheus import Metrics
 from eaglemon.core.views import HealthVerdict
-from eaglemon.engines.base import Endpoints, Gauges, GenerateRequest, HttpCall, StreamDecoder
-from eaglemon.engines.command import flag_arguments, gpu_environment, program_beside, starts
+from eaglemon.engines.base import (
+    Endpoints,
+    Gauges,
+    GenerateRequest,
+    HttpCall,
+    Measuring,
+    StreamDecoder,
+)
+from eaglemon.engines.command import (
+    flag_arguments,
+    gpu_environment,
+    interpreter,
+    program_beside,
+    reached,
+    starts,
+)
 from eaglemon.engines.importing import common_fields, read_command, speculation_of
 from eaglemon.engines.vllm.flags import OWNED, speculative_config, vllm_problems
 from eaglemon.engines.vllm.log_rules import LOG_RULES
@@ -29,12 +43,22 @@ class VllmEngine:
     package = "vllm"
     endpoints = Endpoints(extra={"version": "/version"})
     log_rules: tuple[LogRule, ...] = LOG_RULES
+    measuring = Measuring(
+        count_paths=(("usage", "completion_tokens"),),
+        owner="vllm",
+        flush=HttpCall(method="POST", path="/reset_prefix_cache"),
+    )
     metrics_hint = "start the server without --disable-log-stats"
+    health_generates = False
     binds_port_first = True
 
     def argv(self, profile: Profile) -> tuple[str, ...]:
         """Return the command line that starts a server of this profile."""
-        start = profile.command or (program_beside(profile.python, "vllm"), "serve")
+        python = interpreter(profile)
+        usual: tuple[str, ...] = (program_beside(python, "vllm"), "serve")
+        if profile.launcher == "module":
+            usual = (python, "-m", "vllm.entrypoints.cli.main", "serve")
+        start = reached(profile, profile.command or usual, self.environment(profile))
         arguments = ["--host", profile.address, "--port", str(profile.port)]
         if profile.served_name is not None:
             arguments += ["--served-model-name", profile.served_name]
@@ -80,9 +104,9 @@ class VllmEngine:
         """Return the variables the profile's server is started with."""
         return gpu_environment(profile)
 
-    def check(self, profile: Profile) -> list[Problem]:
-        """Return what is wrong with the profile, all at once."""
-        return vllm_problems(profile)
+    def check(self, profile: Profile, version: str | None = None) -> list[Problem]:
+        """Return what is wrong with the profile for this release, all at once."""
+        return vllm_problems(profile, version)
 
     def health_verdict(self, status: int) -> HealthVerdict:
         """vLLM listens only when it is up, and answers 503 once its engine is dead."""

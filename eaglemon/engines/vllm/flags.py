@@ -7,6 +7,7 @@ from typing import Any, Final
 from eaglemon.core.problems import Problem, Severity, did_you_mean
 from eaglemon.core.profiles import Profile, Speculation
 from eaglemon.engines.command import common_problems, number_problem, tensor_parallel
+from eaglemon.engines.releases import FlagSpan, span_problems
 from eaglemon.engines.vllm.known_flags import KNOWN_FLAGS
 
 METHODS: Final = frozenset(
@@ -39,14 +40,23 @@ OWNED: Final[Mapping[str, str]] = {
 }
 """Flags that keys of a profile set."""
 
-_GONE: Final[Mapping[str, str]] = {
-    "speculative-model": "use draft and [speculation]",
-    "num-speculative-tokens": "use [speculation]",
-    "speculative-draft-tensor-parallel-size": (
+_OLD: Final = (0, 8)
+_V1: Final = (0, 20)
+
+
+def _gone(hint: str) -> FlagSpan:
+    return FlagSpan(last_seen=_OLD, gone_in=_V1, hint=hint)
+
+
+SPANS: Final[Mapping[str, FlagSpan]] = {
+    "speculative-model": _gone("use draft and [speculation]"),
+    "num-speculative-tokens": _gone("use [speculation]"),
+    "speculative-draft-tensor-parallel-size": _gone(
         "use draft_tensor_parallel_size in the table speculative-config"
     ),
+    "disable-prefix-caching": _gone("write no-enable-prefix-caching"),
 }
-"""Flags of older releases; their successor is the speculative config."""
+"""Flags of vLLM 0.6 to 0.8 that 0.20 refuses; releases between them were not looked at."""
 
 
 def speculative_config(profile: Profile) -> dict[str, object] | None:
@@ -81,18 +91,14 @@ def proposed_tokens(speculation: Speculation) -> int | None:
     return speculation.steps
 
 
-def vllm_problems(profile: Profile) -> list[Problem]:
-    """Return what is wrong with a profile for vLLM."""
+def vllm_problems(profile: Profile, version: str | None = None) -> list[Problem]:
+    """Return what is wrong with a profile for this release of vLLM (``None``: not known)."""
     problems = common_problems(
-        profile, known=KNOWN_FLAGS | set(_GONE), owned=OWNED, tp_flags=_TP_FLAGS
+        profile, known=KNOWN_FLAGS | set(SPANS), owned=OWNED, tp_flags=_TP_FLAGS
     )
     problems += number_problem(profile, "gpu-memory-utilization", 0.0, 1.0, low_open=True)
     problems += number_problem(profile, "max-num-seqs", 1, 1_000_000)
-    for name, hint in _GONE.items():
-        if name in profile.flags:
-            problems.append(
-                _error(f"flags.{name}", f"vllm no longer takes --{name}", hint, "flag-removed")
-            )
+    problems += span_problems(profile, SPANS, engine="vllm", version=version)
     given = profile.flags.get("speculative-config")
     if given is not None and not isinstance(given, Mapping):
         problems += _text_problems(given)
