@@ -17,7 +17,7 @@ from eaglemon.errors import ConfigError, UsageError
 from eaglemon.io import profile_values
 from eaglemon.io.paths import user_config_folder
 from eaglemon.io.resources import data_folder
-from eaglemon.io.tomlfile import TomlFile, read_toml
+from eaglemon.io.tomlfile import TomlFile, line_of, read_toml
 from eaglemon.io.typed import typed_fields
 
 PROJECT_FILE = "eaglemon.toml"
@@ -59,6 +59,9 @@ class ProfileStore:
                 self._profiles[name] = built
             else:
                 self._broken[name] = tuple(built)
+        # Published pairs are many: what a person made or changed comes before them.
+        order = sorted(self._profiles.values(), key=lambda one: (bool(one.reference), one.name))
+        self._profiles = {profile.name: profile for profile in order}
         unique = dict.fromkeys([*problems, *(p for ps in self._broken.values() for p in ps)])
         self.problems: tuple[Problem, ...] = tuple(unique)
         """What is wrong, file by file; profiles of other files are not affected."""
@@ -88,11 +91,11 @@ class ProfileStore:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the profiles that could be read, sorted."""
+        """Names of the profiles that could be read, sorted, published pairs last."""
         return tuple(self._profiles)
 
     def all(self) -> tuple[Profile, ...]:
-        """Return the profiles that could be read, by name."""
+        """Return the profiles that could be read, by name, published pairs last."""
         return tuple(self._profiles.values())
 
     def get(self, name: str, overrides: Mapping[str, str] | None = None) -> Profile:
@@ -107,14 +110,43 @@ class ProfileStore:
             raise UsageError(f"unknown profile {name!r}", hint=did_you_mean(name, self._profiles))
         return profile_values.override(self._profiles[name], overrides or {})
 
+    def origins(self, name: str) -> dict[str, str]:
+        """Return where each value of a profile that could be read was set.
+
+        Keys are dotted (``flags.tp-size``), places are ``FILE:LINE``; what is not there is a
+        default. The nearest file that sets a key is told, as it is the one that counts.
+        """
+        chain = self._chain(name)
+        merged: dict[str, object] = {}
+        places: dict[str, str] = {}
+        for link in reversed([one for one in chain if isinstance(one, _Definition)]):
+            merged = profile_values.merge(merged, link.raw)
+            for path in profile_values.leaf_paths(link.raw):
+                line = line_of(link.file.text, (*link.path, *path))
+                place = link.file.label if line is None else f"{link.file.label}:{line}"
+                places[".".join(path)] = place
+        left = {".".join(path) for path in profile_values.leaf_paths(merged)}
+        return {key: place for key, place in places.items() if key in left and key != "extends"}
+
     def _build(self, name: str) -> Profile | Sequence[Problem]:
+        chain = self._chain(name)
+        links = [link for link in chain if isinstance(link, _Definition)]
+        if len(links) < len(chain):
+            return [link for link in chain if isinstance(link, Problem)]
+        merged: dict[str, object] = {}
+        for definition in reversed(links):
+            merged = profile_values.merge(merged, definition.raw)
+        return profile_values.build(name, merged, links[0].file, links[0].path)
+
+    def _chain(self, name: str) -> list[_Definition] | list[Problem]:
+        """Return what a profile is made of, itself first, or what is wrong with it."""
         chain: list[_Definition] = []
         seen: set[int] = set()
         current = self._layers[name][-1]
         while True:
             if current.problems:
                 if not chain:
-                    return current.problems
+                    return list(current.problems)
                 hint = "; ".join(str(problem) for problem in current.problems)
                 return [chain[-1].problem("extends", f"{current.name!r} is broken", hint=hint)]
             chain.append(current)
@@ -131,10 +163,7 @@ class ProfileStore:
                 story = " -> ".join([*(link.name for link in chain), parent.name])
                 return [chain[0].problem("extends", f"goes round in a circle: {story}")]
             current = parent
-        merged: dict[str, object] = {}
-        for definition in reversed(chain):
-            merged = profile_values.merge(merged, definition.raw)
-        return profile_values.build(name, merged, chain[0].file, chain[0].path)
+        return chain
 
     def _parent(self, child: _Definition, name: str) -> _Definition | None:
         layers = self._layers.get(name, [])

@@ -75,6 +75,17 @@ def merge(parent: Mapping[str, object], child: Mapping[str, object]) -> dict[str
     return merged
 
 
+def leaf_paths(raw: Mapping[str, object]) -> list[tuple[str, ...]]:
+    """Return the keys of a profile's plain values; those of merged tables one by one."""
+    paths: list[tuple[str, ...]] = []
+    for key, value in raw.items():
+        if key in MERGED and isinstance(value, Mapping):
+            paths += [(key, inner) for inner in value]
+        else:
+            paths.append((key,))
+    return paths
+
+
 def build(
     name: str, merged: Mapping[str, object], file: TomlFile, path: tuple[str, ...]
 ) -> Profile | list[Problem]:
@@ -91,6 +102,16 @@ def build(
     # ``typed_fields`` has checked each value against the field's type.
     profile = Profile(name=name, source=file.label, **typing.cast("dict[str, typing.Any]", values))
     return [file.problem((*path, *key), text) for key, text in _range_problems(profile)] or profile
+
+
+def full_key(key: str) -> str:
+    """Return the dotted key of the profile that a key of ``--set`` stands for."""
+    short = key.strip().removeprefix("--")
+    key = SHORT_NAMES.get(short, short)
+    table = key.partition(".")[0]
+    if table.replace("-", "_") in FILE_KEYS:
+        return key if "." in key else key.replace("-", "_")
+    return f"flags.{key}"
 
 
 def override(profile: Profile, settings: Mapping[str, str]) -> Profile:
