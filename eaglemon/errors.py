@@ -72,3 +72,7 @@ class TimeLimitError(EaglemonError):
     """What was waited for did not happen within its time limit."""
 
     exit_code = EXIT_TIMEOUT
+
+
+class StoreError(EaglemonError):
+    """The history cannot be read or written, or has no such run."""

@@ -35,10 +35,13 @@ class Arm:
     shell_line: str = ""
     """What a person would type to start its server, secrets masked."""
 
-    @property
-    def server_key(self) -> str:
-        """Same for arms that one server can serve."""
-        return f"{self.host}/{self.profile.digest()}"
+    server_key: str = ""
+    """Same for arms that one server can serve; made from host and profile unless given."""
+
+    def __post_init__(self) -> None:
+        """Fill in the key; a stored arm keeps its own, since its secrets are masked."""
+        if not self.server_key:
+            object.__setattr__(self, "server_key", f"{self.host}/{self.profile.digest()}")
 
     @property
     def request(self) -> ProbeDefaults:

@@ -11,13 +11,14 @@ from eaglemon.core.verdict import Trial
 
 def record(number: int, tok_s: float, *, accepted: int | None = None) -> RequestRecord:
     """A request whose decode speed is ``tok_s``."""
+    end_s = round(0.1 + 100 / tok_s, 6)
     return RequestRecord(
         number=number,
         prompt_id=f"p{number}",
         status=RequestStatus.OK,
         sent_at=float(number),
-        took_s=0.1 + 100 / tok_s,
-        arrivals=(Arrival(at_s=0.1, tokens=1), Arrival(at_s=0.1 + 100 / tok_s, tokens=100)),
+        took_s=end_s,
+        arrivals=(Arrival(at_s=0.1, tokens=1), Arrival(at_s=end_s, tokens=100)),
         completion_tokens=101,
         counts=None
         if accepted is None
