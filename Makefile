@@ -53,5 +53,5 @@ $(INSTALLED): pyproject.toml constraints.txt
 	  $(PYTHON) -m pip install --quiet --target $(VENV).boot virtualenv && \
 	  PYTHONPATH=$(VENV).boot $(PYTHON) -m virtualenv --quiet $(VENV) && \
 	  rm -rf $(VENV).boot; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,draft]'
 	@touch $@

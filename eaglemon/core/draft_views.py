@@ -1,0 +1,157 @@
+"""What the draft doctor found, as values: a screen and a JSON document show the same ones.
+
+A *slot* is an input of the draft's ``fc``, in order. ``hs[i]`` is the target's residual stream
+entering block i: ``hs[0]`` the embedding output, ``hs[N]`` the output of the last of N blocks
+before the final norm. Standard errors count each drafted position as one independent observation,
+unless said otherwise.
+"""
+
+from dataclasses import dataclass, field
+
+from eaglemon.core.problems import Problem
+from eaglemon.core.wiring import Capture
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFigures:
+    """One draft step over all positions that it was drafted from; shares between 0 and 1."""
+
+    step: int
+    """From 1."""
+    positions: int
+    accuracy: float
+    """The draft's first choice is the expected token, whatever happened in the steps before."""
+    accuracy_se: float
+    survival: float
+    """This step and all before it are right."""
+    survival_se: float
+    conditional: float | None
+    """Survival over the survival of the step before; ``None`` where nothing survived."""
+    conditional_se: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckView:
+    """A draft, run offline over the target's hidden states."""
+
+    wiring: tuple[str, ...]
+    """Feature in each slot: ``hs[2]``, or ``aux[0]`` where the file does not tell the layer."""
+    expected: str
+    """``target``: the target's first choice at each position; ``text``: the token that follows."""
+    steps: tuple[StepFigures, ...]
+    coverage: float | None
+    """Share of expected tokens that the draft's vocabulary has."""
+    accept_length: float
+    """Tokens per verify step, the bonus token included: 1 + sum of survivals."""
+    accept_length_se: float
+    sequences: int
+    tokens: int
+    dtype: str
+    device: str
+    seconds: float
+    feature_bytes: int
+    """Memory that the hidden states took."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def survival(self) -> tuple[float, ...]:
+        """Survival by step, comparable with served acceptance by position."""
+        return tuple(step.survival for step in self.steps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hypothesis:
+    """One way to feed the draft."""
+
+    wiring: tuple[str, ...]
+    token_shift: int = 0
+    """Added to the position of the embedded token; 0 is the token after the hidden state."""
+    hidden_shift: int = 0
+    """Added to the position of the hidden state."""
+    halves_swapped: bool = False
+    """Hidden state first, embedding second."""
+    absolute_ids: bool = False
+    """``d2t`` holds target ids in place of offsets."""
+    flags: tuple[str, ...] = ()
+    """Norm settings that differ from the configuration: ``+fc_norm``, ``-norm_before_residual``."""
+
+    def __str__(self) -> str:
+        """Slots and whatever is not as usual."""
+        words = [f"[{', '.join(self.wiring)}]"]
+        if self.token_shift:
+            words.append(f"token shifted by {self.token_shift:+d}")
+        if self.hidden_shift:
+            words.append(f"hidden state shifted by {self.hidden_shift:+d}")
+        if self.halves_swapped:
+            words.append("hidden state before embedding")
+        if self.absolute_ids:
+            words.append("d2t as absolute ids")
+        return ", ".join([*words, *self.flags])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """A hypothesis with its figures in the first draft step."""
+
+    hypothesis: Hypothesis
+    accuracy: float
+    log_likelihood: float
+    """Mean log probability (nats, cut at -12) of the expected tokens in the draft's vocabulary."""
+    behind_se: float | None = None
+    """Standard errors by which it is behind the best one, paired by position, over blocks of
+    positions; ``None`` for the best."""
+    behind_accuracy_se: float | None = None
+    """The same for accuracy (McNemar)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchView:
+    """The wiring that fits the draft best."""
+
+    best: Scored
+    others: tuple[Scored, ...]
+    """The nearest others, best first."""
+    margin_se: float | None
+    """Standard errors between the best and the nearest hypothesis with other slots."""
+    settings_margin_se: float | None
+    """The same among hypotheses with these slots and other settings (norms, shifts, d2t)."""
+    slots: tuple[int, ...] | None
+    """``hs`` indexes of the best; ``None`` where the file does not tell layers."""
+    tried: int
+    positions: int
+    seconds: float
+
+    @property
+    def decided(self) -> bool:
+        """The best is told from all others beyond doubt."""
+        return self.margin_se is not None and self.margin_se > 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectView:
+    """What a draft's files say, without running it."""
+
+    folder: str
+    architecture: str
+    layout: str
+    """``midlayer``, ``layers.0`` or ``unknown``."""
+    attention: str
+    """``llama`` or ``mla``."""
+    parameters: int
+    dtypes: tuple[str, ...]
+    hidden_size: int | None
+    target_hidden_size: int | None
+    captured: int | None
+    """Target layers that ``fc`` joins."""
+    vocabulary: int | None
+    draft_vocabulary: int | None
+    max_positions: int | None
+    target_layers: int | None = None
+    target_type: str | None = None
+    coverage: float | None = None
+    """Of the counted tokens, where counts were given."""
+    layer_ids: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """(key, ids) for each place in ``config.json`` that has layer ids."""
+    captures: tuple[Capture, ...] = ()
+    """What each engine and version captures."""
+    problems: tuple[Problem, ...] = field(default=())

@@ -1,0 +1,220 @@
+"""Hidden states made ready for the draft: embedded tokens, and the token expected at each place.
+
+Of the target only three tensors are used: its embedding (the rows of the tokens that occur), its
+final norm and its head (in slices of rows).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from eaglemon.draft.checkpoint import Checkpoint
+from eaglemon.draft.hidden import Record
+from eaglemon.draft.layout import roles_of, target_body
+from eaglemon.draft.model import DraftModel, rms_norm
+from eaglemon.draft.torch_lib import torch
+from eaglemon.draft.weights import read_rows, read_tensor
+from eaglemon.errors import ConfigError
+
+TARGET = "target"
+"""Expect the target's first choice."""
+TEXT = "text"
+"""Expect the token that follows in the text."""
+_HEAD_ROWS = 16384
+_TRUSTED_AGREEMENT = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """One sequence, ready; T positions."""
+
+    embeddings: torch.Tensor
+    """[T, H] of the sequence's own tokens, not shifted."""
+    features: Mapping[str, torch.Tensor]
+    """[T, Ht] each."""
+    expected: torch.Tensor
+    """[T] int64: the token expected after position p."""
+    scored: torch.Tensor
+    """[T] bool: positions whose expected token is known and counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """All sequences of a check."""
+
+    passages: tuple[Passage, ...]
+    expected: str
+    """``TARGET`` or ``TEXT``."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return tuple(self.passages[0].features)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all sequences."""
+        return sum(passage.expected.numel() for passage in self.passages)
+
+    @property
+    def feature_bytes(self) -> int:
+        """Memory of the hidden states."""
+        return sum(
+            feature.numel() * feature.element_size()
+            for passage in self.passages
+            for feature in passage.features.values()
+        )
+
+
+def prepare(
+    records: Sequence[Record],
+    model: DraftModel,
+    *,
+    draft: Checkpoint,
+    target: Checkpoint,
+    expected: str = TARGET,
+) -> Material:
+    """Make records ready for ``model``; raises ``ConfigError`` where they do not fit the target.
+
+    Whether the last layer's output is normed is found out by which reading predicts the text.
+    """
+    width = model.settings.target_hidden_size
+    for name, feature in records[0].features.items():
+        if feature.shape[-1] != width:
+            raise ConfigError(
+                f"hidden states {name} are {feature.shape[-1]} wide, the draft joins layers of "
+                f"{width}",
+                hint="they are of another target than the draft",
+            )
+    embedding_of, embedding = _embedding(model, draft, target)
+    notes: list[str] = []
+    choices: list[torch.Tensor] | None = None
+    normed = True
+    if any(record.last is None for record in records):
+        if expected == TARGET:
+            notes.append("no output of the last layer: the text itself is what is expected")
+        expected = TEXT
+    else:
+        choices, normed, agreement = target_choices(records, target, model.device)
+        if agreement < _TRUSTED_AGREEMENT:
+            notes.append(
+                f"the target predicts only {agreement:.0%} of this text from the last layer "
+                "captured: is it the target's own continuation, and the last layer?"
+            )
+    passages = []
+    for number, record in enumerate(records):
+        features = {
+            name: value.to(device=model.device, dtype=model.dtype)
+            for name, value in record.features.items()
+        }
+        if record.last is not None and not normed:
+            name = list(features)[-1]
+            scale, eps = _final_norm(target, model.dtype, model.device)
+            features[f"norm({name})"] = rms_norm(features[name], scale, eps)
+        tokens = record.ids
+        follows = torch.cat([tokens[1:], tokens[-1:]])
+        known = torch.ones(tokens.numel(), dtype=torch.bool)
+        if choices is None or expected == TEXT:
+            known[-1] = False
+            wanted = follows
+        else:
+            wanted = choices[number]
+        passages.append(
+            Passage(
+                embeddings=read_rows(
+                    embedding_of, embedding, tokens, dtype=model.dtype, device=model.device
+                ),
+                features=features,
+                expected=wanted.to(model.device),
+                scored=(record.mask & known).to(model.device),
+            )
+        )
+    return Material(passages=tuple(passages), expected=expected, notes=tuple(notes))
+
+
+def target_choices(
+    records: Sequence[Record], target: Checkpoint, device: str
+) -> tuple[list[torch.Tensor], bool, float]:
+    """Return the target's first choice at each position, [T] for each record.
+
+    Also whether the last layer's output was normed already, and the share of the text that the
+    choices predict.
+    """
+    stated = records[0].last_normed
+    readings = (True, False) if stated is None else (stated,)
+    results: list[tuple[float, bool, list[torch.Tensor]]] = []
+    for normed in readings:
+        choices, agreed, counted = [], 0, 0
+        for record in records:
+            if record.last is None:
+                raise ConfigError("a sequence without the output of the last layer")
+            choice = _choices(record.last, target, device, normed=normed)
+            right = (choice[:-1] == record.ids[1:]) & record.mask[:-1]
+            agreed += int(right.sum())
+            counted += int(record.mask[:-1].sum())
+            choices.append(choice)
+        results.append((agreed / max(1, counted), normed, choices))
+    agreement, normed, best = max(results, key=lambda result: result[0])
+    return best, normed, agreement
+
+
+def _choices(last: torch.Tensor, target: Checkpoint, device: str, *, normed: bool) -> torch.Tensor:
+    hidden = last.to(device=device, dtype=torch.float32)
+    if not normed:
+        scale, eps = _final_norm(target, torch.float32, device)
+        hidden = rms_norm(hidden, scale, eps)
+    head = _named(target, "lm_head.weight") or _named(target, "embed_tokens.weight")
+    if head is None:
+        raise ConfigError(f"{target.folder}: no lm_head.weight", hint="give the target's folder")
+    rows = target.info(head).shape[0]
+    best = torch.full((hidden.shape[0],), float("-inf"), device=device)
+    choice = torch.zeros(hidden.shape[0], dtype=torch.int64, device=device)
+    for start in range(0, rows, _HEAD_ROWS):
+        stop = min(start + _HEAD_ROWS, rows)
+        part = read_tensor(target, head, dtype=torch.float32, device=device, start=start, stop=stop)
+        if part.shape[1] != hidden.shape[1]:
+            raise ConfigError(
+                f"hidden states are {hidden.shape[1]} wide, the target's head {part.shape[1]}",
+                hint="they are of another target",
+            )
+        value, place = (hidden @ part.T).max(dim=-1)
+        choice = torch.where(value > best, place + start, choice)
+        best = torch.maximum(value, best)
+    return choice.cpu()
+
+
+def _final_norm(target: Checkpoint, dtype: torch.dtype, device: str) -> tuple[torch.Tensor, float]:
+    name = _named(target, "norm.weight")
+    if name is None:
+        raise ConfigError(f"{target.folder}: no model.norm.weight")
+    eps = float(target_body(target.config).get("rms_norm_eps") or 1e-6)
+    return read_tensor(target, name, dtype=dtype, device=device), eps
+
+
+def _embedding(model: DraftModel, draft: Checkpoint, target: Checkpoint) -> tuple[Checkpoint, str]:
+    """Return whose embedding is used: engines take the target's unless the widths differ."""
+    if model.settings.target_hidden_size != model.settings.hidden_size:
+        own = roles_of(draft.tensors).get("embed_tokens.weight")
+        if own is None:
+            raise ConfigError(
+                f"{draft.folder}: no embed_tokens.weight, and the target's is of another width"
+            )
+        return draft, own
+    name = _named(target, "embed_tokens.weight")
+    if name is None:
+        raise ConfigError(f"{target.folder}: no embed_tokens.weight", hint="is it the target?")
+    return target, name
+
+
+def _named(target: Checkpoint, role: str) -> str | None:
+    """Find a tensor outside of the blocks, under the prefixes that models have."""
+    for prefix in (
+        "model.",
+        "",
+        "language_model.model.",
+        "model.language_model.",
+        "language_model.",
+    ):
+        if prefix + role in target.tensors:
+            return prefix + role
+    return None

@@ -1,0 +1,345 @@
+"""The wiring search: which features, in which order, was this draft trained on?
+
+``fc`` is linear, so each (slot, feature) pair is projected once and a wiring is a sum of
+projections; trying one costs one decoder layer. From a few likely starts, one choice is changed at
+a time while that makes the expected tokens likelier. Hypotheses are compared position by position.
+"""
+
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+from typing import Any
+
+from eaglemon.core.draft_views import Hypothesis, Scored, SearchView
+from eaglemon.draft.check import ahead, target_ids
+from eaglemon.draft.layout import DraftSettings
+from eaglemon.draft.model import Chain, DraftModel, decode, logits, rms_norm
+from eaglemon.draft.passages import Material, Passage
+from eaglemon.draft.torch_lib import torch
+from eaglemon.errors import ConfigError
+
+FIRST_TOKENS = 1024
+"""Tokens that hypotheses are tried on; the nearest are tried again on all."""
+BLOCK = 8
+"""Neighbouring positions that count as one observation: they are not independent."""
+_FLOOR = -12.0
+_FINALISTS = 12
+_MAX_ROUNDS = 12
+_SHIFTS = (-1, 0, 1)
+_TOGGLES = ("norm_before_residual", "fc_norm", "norm_before_fc")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    """Position by position, in blocks: [blocks] each."""
+
+    likelihood: torch.Tensor
+    right: torch.Tensor
+    size: torch.Tensor
+    """Positions in each block."""
+
+    @property
+    def mean(self) -> float:
+        return float(self.likelihood.sum() / self.size.sum())
+
+    @property
+    def accuracy(self) -> float:
+        return float(self.right.sum() / self.size.sum())
+
+
+def search(
+    model: DraftModel, material: Material, *, starts: Sequence[Sequence[str]] = ()
+) -> SearchView:
+    """Find the hypothesis under which the expected tokens are likeliest in the first draft step.
+
+    ``starts`` are wirings to begin with besides the usual ones, such as the configured ones.
+    Raises ``ConfigError`` where there is nothing to choose from.
+    """
+    if not any(name.startswith("hs[") for name in material.names) and len(material.names) < 2:
+        raise ConfigError("the hidden states have a single layer: nothing to search")
+    began = time.perf_counter()
+    with torch.inference_mode():
+        few = _Trial(model, _up_to(material, FIRST_TOKENS))
+        ends = [_climb(few, start) for start in _starts(model, material, starts, few)]
+        best = max(ends, key=lambda end: few.outcome(end).mean)
+        for neighbour in (*_neighbours(few, best), *_orders(best)):
+            few.outcome(neighbour)
+        ranked = sorted(few.seen, key=lambda item: few.seen[item].mean, reverse=True)
+        finalists = ranked[:_FINALISTS]
+        trial = few
+        if material.tokens > FIRST_TOKENS:
+            trial = _Trial(model, material, only=finalists)
+        finalists.sort(key=lambda item: trial.outcome(item).mean, reverse=True)
+        best = finalists[0]
+        scored = [_scored(trial, item, best) for item in finalists]
+    return SearchView(
+        best=scored[0],
+        others=tuple(scored[1:]),
+        margin_se=_margin(other for other in scored if other.hypothesis.wiring != best.wiring),
+        settings_margin_se=_margin(
+            other for other in scored if other.hypothesis.wiring == best.wiring
+        ),
+        slots=_slots(best.wiring),
+        tried=len(few.seen),
+        positions=int(trial.outcome(best).size.sum()),
+        seconds=time.perf_counter() - began,
+    )
+
+
+class _Trial:
+    """Tries hypotheses on some passages, each once."""
+
+    def __init__(
+        self, model: DraftModel, material: Material, *, only: Sequence[Hypothesis] = ()
+    ) -> None:
+        self.model = model
+        self.material = material
+        self.seen: dict[Hypothesis, _Outcome] = {}
+        used = {name for item in only for name in item.wiring} or set(material.names)
+        self.names = [name for name in material.names if name in used]
+        self._projected: dict[tuple[str, ...], list[list[dict[str, torch.Tensor]]]] = {}
+        self.toggles = _toggles_of(model)
+
+    def outcome(self, hypothesis: Hypothesis) -> _Outcome:
+        """Try a hypothesis, or recall it."""
+        if hypothesis not in self.seen:
+            self.seen[hypothesis] = self._try(hypothesis)
+        return self.seen[hypothesis]
+
+    def _try(self, hypothesis: Hypothesis) -> _Outcome:
+        model = _with_flags(self.model, hypothesis.flags)
+        ids = target_ids(model)
+        if hypothesis.absolute_ids:
+            ids = model.offsets
+        likelihoods: list[torch.Tensor] = []
+        rights: list[torch.Tensor] = []
+        sizes: list[torch.Tensor] = []
+        for number, passage in enumerate(self.material.passages):
+            hidden = self._joined(number, passage, hypothesis, model)
+            tokens = ahead(passage.embeddings, 1)
+            tokens = torch.roll(tokens, -hypothesis.token_shift, dims=0)
+            hidden = torch.roll(hidden, -hypothesis.hidden_shift, dims=0)
+            out = decode(
+                model,
+                tokens[None],
+                hidden[None],
+                Chain(keys=[], values=[]),
+                swapped=hypothesis.halves_swapped,
+            )
+            scores = logits(model, out)[0].float().log_softmax(-1)
+            likelihood, right = _against(scores, ids, ahead(passage.expected, 1))
+            # The ends are left out: shifted hypotheses have no true neighbours there.
+            here = ahead(passage.scored, 1).clone()
+            here[:2] = False
+            here[-3:] = False
+            likelihoods.append(_blocks(torch.where(here, likelihood, 0.0)))
+            rights.append(_blocks(torch.where(here, right, 0.0)))
+            sizes.append(_blocks(here.float()))
+        return _Outcome(
+            likelihood=torch.cat(likelihoods), right=torch.cat(rights), size=torch.cat(sizes)
+        )
+
+    def _joined(
+        self, number: int, passage: Passage, hypothesis: Hypothesis, model: DraftModel
+    ) -> torch.Tensor:
+        """Return fc over the wiring, [T, H], as a sum of projections."""
+        projected = self._projections(hypothesis.flags, model)[number]
+        total = sum(
+            (projected[slot][name] for slot, name in enumerate(hypothesis.wiring)),
+            start=torch.zeros((), dtype=model.dtype, device=model.device),
+        )
+        if model.settings.norm_before_fc:
+            squares = sum(
+                (passage.features[name].float().square().mean(-1) for name in hypothesis.wiring),
+                start=torch.zeros((), device=model.device),
+            )
+            mean = squares / model.captured + model.settings.rms_eps
+            total = total * torch.rsqrt(mean)[:, None].to(model.dtype)
+        bias = model.weights.get("fc.bias")
+        return total if bias is None else total + bias
+
+    def _projections(
+        self, flags: tuple[str, ...], model: DraftModel
+    ) -> list[list[dict[str, torch.Tensor]]]:
+        """Return [passage][slot][feature] -> [T, H]; only the norms before fc matter to them."""
+        key = tuple(flag for flag in flags if "residual" not in flag)
+        if key not in self._projected:
+            self._projected[key] = [
+                [
+                    {name: _project(model, slot, passage.features[name]) for name in self.names}
+                    for slot in range(model.captured)
+                ]
+                for passage in self.material.passages
+            ]
+        return self._projected[key]
+
+
+def _project(model: DraftModel, slot: int, feature: torch.Tensor) -> torch.Tensor:
+    settings, weights = model.settings, model.weights
+    if settings.fc_norm:
+        feature = rms_norm(feature, weights[f"fc_norm.{slot}.weight"], settings.rms_eps)
+    if settings.norm_before_fc:
+        feature = feature * torch.split(weights["input_norm.weight"], feature.shape[-1])[slot]
+    return feature @ model.slot_weights[slot].T
+
+
+def _against(
+    scores: torch.Tensor, ids: torch.Tensor, expected: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return log probability of the expected tokens and whether they are the first choice."""
+    size = max(int(ids.max()), int(expected.max())) + 1
+    places = torch.full((max(size, 1),), -1, dtype=torch.int64, device=ids.device)
+    valid = ids >= 0
+    places[ids[valid]] = torch.arange(ids.numel(), device=ids.device)[valid]
+    place = places[expected]
+    likelihood = scores.gather(-1, place.clamp(min=0)[:, None])[:, 0]
+    likelihood = torch.where(place >= 0, likelihood, _FLOOR).clamp(min=_FLOOR)
+    return likelihood, (scores.argmax(-1) == place).float()
+
+
+def _climb(trial: _Trial, start: Hypothesis) -> Hypothesis:
+    """Change one choice at a time while that helps."""
+    best = start
+    for _ in range(_MAX_ROUNDS):
+        better = max(_neighbours(trial, best), key=lambda item: trial.outcome(item).mean)
+        if trial.outcome(better).mean <= trial.outcome(best).mean:
+            break
+        best = better
+    return best
+
+
+def _neighbours(trial: _Trial, item: Hypothesis) -> Iterator[Hypothesis]:
+    for slot, current in enumerate(item.wiring):
+        for name in trial.names:
+            if name != current:
+                wiring = (*item.wiring[:slot], name, *item.wiring[slot + 1 :])
+                yield replace(item, wiring=wiring)
+    for shift in _SHIFTS:
+        if shift != item.token_shift:
+            yield replace(item, token_shift=shift)
+        if shift != item.hidden_shift:
+            yield replace(item, hidden_shift=shift)
+    yield replace(item, halves_swapped=not item.halves_swapped)
+    if bool(trial.model.offsets.any()):
+        yield replace(item, absolute_ids=not item.absolute_ids)
+    for toggle in trial.toggles:
+        flags = set(item.flags) ^ {toggle}
+        yield replace(item, flags=tuple(sorted(flags)))
+
+
+def _orders(item: Hypothesis) -> Iterator[Hypothesis]:
+    wiring = item.wiring
+    orders = permutations(wiring) if len(wiring) <= 4 else iter([wiring[::-1]])
+    for order in orders:
+        yield replace(item, wiring=tuple(order))
+
+
+def _starts(
+    model: DraftModel, material: Material, given: Sequence[Sequence[str]], trial: _Trial
+) -> list[Hypothesis]:
+    """Return the two most promising of the usual wirings, with d2t read either way."""
+    layers = [name for name in material.names if name.startswith("hs[")]
+    wirings = [tuple(wiring) for wiring in given]
+    count = model.captured
+    if layers:
+        top = int(layers[-1][3:-1])
+        usual = ((2, top // 2, top - 3), (0, 2, top // 2), (1, top // 2 - 1, top - 4))
+        wirings += [tuple(f"hs[{slot}]" for slot in slots) for slots in usual]
+    wirings.append(tuple(material.names[:count]))
+    wirings += [wiring[::-1] for wiring in list(wirings)]
+    fitting = dict.fromkeys(
+        wiring for wiring in wirings if len(wiring) == count and set(wiring) <= set(trial.names)
+    )
+    if not fitting:
+        fitting = dict.fromkeys(
+            [tuple(material.names[i % len(material.names)] for i in range(count))]
+        )
+    readings = (False, True) if bool(model.offsets.any()) else (False,)
+    starts = [
+        Hypothesis(wiring=wiring, absolute_ids=absolute)
+        for wiring in fitting
+        for absolute in readings
+    ]
+    starts.sort(key=lambda start: trial.outcome(start).mean, reverse=True)
+    return starts[:2]
+
+
+def _toggles_of(model: DraftModel) -> tuple[str, ...]:
+    """Return the norm settings that the weights would allow to be otherwise."""
+    usable = {
+        "norm_before_residual": True,
+        "fc_norm": "fc_norm.0.weight" in model.weights,
+        "norm_before_fc": "input_norm.weight" in model.weights,
+    }
+    return tuple(
+        f"{'-' if getattr(model.settings, name) else '+'}{name}"
+        for name in _TOGGLES
+        if usable[name]
+    )
+
+
+def _with_flags(model: DraftModel, flags: Sequence[str]) -> DraftModel:
+    if not flags:
+        return model
+    changes: dict[str, Any] = {flag[1:]: flag[0] == "+" for flag in flags}
+    settings: DraftSettings = replace(model.settings, **changes)
+    return replace(model, settings=settings)
+
+
+def _up_to(material: Material, tokens: int) -> Material:
+    """Keep whole passages up to about ``tokens`` tokens, at least one, the last one cut."""
+    kept: list[Passage] = []
+    left = tokens
+    for passage in material.passages:
+        size = min(left, passage.expected.numel())
+        if size < 16 and kept:
+            break
+        kept.append(
+            Passage(
+                embeddings=passage.embeddings[:size],
+                features={name: value[:size] for name, value in passage.features.items()},
+                expected=passage.expected[:size],
+                scored=passage.scored[:size],
+            )
+        )
+        left -= size
+    return replace(material, passages=tuple(kept))
+
+
+def _blocks(values: torch.Tensor) -> torch.Tensor:
+    short = -values.numel() % BLOCK
+    padded = torch.nn.functional.pad(values, (0, short))
+    return padded.view(-1, BLOCK).sum(-1)
+
+
+def _scored(trial: _Trial, item: Hypothesis, best: Hypothesis) -> Scored:
+    mine, top = trial.outcome(item), trial.outcome(best)
+    same = item == best
+    return Scored(
+        hypothesis=item,
+        accuracy=mine.accuracy,
+        log_likelihood=mine.mean,
+        behind_se=None if same else _paired(top.likelihood - mine.likelihood, top.size),
+        behind_accuracy_se=None if same else _paired(top.right - mine.right, top.size),
+    )
+
+
+def _paired(difference: torch.Tensor, size: torch.Tensor) -> float:
+    """Return the mean of a paired difference in its standard errors, over blocks."""
+    values = difference[size > 0].double()
+    if values.numel() < 2:
+        return 0.0
+    error = float(values.std()) * math.sqrt(values.numel())
+    return float(values.sum()) / error if error > 0 else 0.0
+
+
+def _margin(others: Iterable[Scored]) -> float | None:
+    return min((s.behind_se for s in others if s.behind_se is not None), default=None)
+
+
+def _slots(wiring: Sequence[str]) -> tuple[int, ...] | None:
+    if not all(name.startswith("hs[") for name in wiring):
+        return None
+    return tuple(int(name[3:-1]) for name in wiring)
