@@ -4,7 +4,7 @@
 prepared snapshots. Methods raise ``EaglemonError`` subclasses only.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Protocol
 
 from eaglemon.core.hosts import HostSpec
@@ -74,10 +74,24 @@ class Eaglemon(Protocol):
         """Stop a server: TERM, grace, KILL of what is left, then wait for the GPU memory."""
         ...
 
-    async def probe(self, server_id: str, plan: ProbePlan | None = None) -> ProbeProgress:
+    async def reach(self, url: str, *, host: str, api_key: str | None = None) -> str:
+        """Look at a server at ``http://ADDRESS:PORT`` as ``host`` sees it, started by anyone.
+
+        Returns its id for ``probe_plan`` and ``probe``. Raises ``ProbeError`` when it is no engine.
+        """
+        ...
+
+    async def probe(
+        self,
+        server_id: str,
+        plan: ProbePlan | None = None,
+        *,
+        seen: Callable[[ProbeProgress], None] | None = None,
+    ) -> ProbeProgress:
         """Run a probe to its end; its progress is in the server's view meanwhile.
 
-        Cancelling the call cancels the probe; ``plan`` defaults to the profile's.
+        Cancelling the call cancels the probe; ``plan`` defaults to the profile's. ``seen`` gets
+        the progress too.
         """
         ...
 

@@ -10,9 +10,9 @@ from eaglemon.app.broadcast import Broadcast
 from eaglemon.app.host import Host
 from eaglemon.app.keeper import Keeper
 from eaglemon.app.logs import follow_log
-from eaglemon.app.plans import launch_plan, probe_plan
+from eaglemon.app.plans import launch_plan
 from eaglemon.app.preflight import check_launch
-from eaglemon.app.probing import Probe
+from eaglemon.app.probe_runs import ProbeRuns
 from eaglemon.app.runs import profile_of
 from eaglemon.app.server_view import server_view
 from eaglemon.core.hosts import HostSample, HostSpec
@@ -67,8 +67,8 @@ class Hub:
     ) -> None:
         self._clock = clock or SystemClock()
         self._profiles = profiles
-        self._workload = workload
         self._changes = Broadcast()
+        self._probes = ProbeRuns(workload=workload, clock=self._clock, changed=self._changes.notify)
         self._keepers: dict[str, Keeper] = {}
         self._hosts = {
             spec.name: Host(spec, connect=connect, listener=self, clock=self._clock)
@@ -259,25 +259,29 @@ class Hub:
 
     def probe_plan(self, server_id: str, overrides: Mapping[str, str] | None = None) -> ProbePlan:
         """Return the profile's probe with ``overrides``."""
-        keeper = self._keeper(server_id)
-        return probe_plan(keeper.profile.probe, overrides or {}, self._workload)
+        keeper = None if self._probes.knows(server_id) else self._keeper(server_id)
+        return self._probes.plan(keeper, overrides or {})
 
-    async def probe(self, server_id: str, plan: ProbePlan | None = None) -> ProbeProgress:
+    async def reach(self, url: str, *, host: str, api_key: str | None = None) -> str:
+        """Look at a server at an address of a host and return its id for probes."""
+        if host not in self._hosts:
+            raise UsageError(f"unknown host {host!r}", hint=did_you_mean(host, self._hosts))
+        one = self._hosts[host]
+        await self._host_up(one)
+        return await self._probes.reach(url, one, api_key=api_key)
+
+    async def probe(
+        self,
+        server_id: str,
+        plan: ProbePlan | None = None,
+        *,
+        seen: Callable[[ProbeProgress], None] | None = None,
+    ) -> ProbeProgress:
         """Run a probe to its end."""
-        keeper = self._keeper(server_id)
-        if not keeper.machine.state.answering:
-            raise ServerError(
-                f"{server_id} is {keeper.machine.state.value}", hint="a probe needs a ready server"
-            )
-        if keeper.probe is not None and keeper.probe.state in {"warming-up", "running"}:
-            raise ServerError(f"{server_id} is being probed already")
-        probe = Probe(
-            keeper,
-            plan or self.probe_plan(server_id),
-            clock=self._clock,
-            changed=self._changes.notify,
-        )
-        return await probe.run()
+        chosen = plan or self.probe_plan(server_id)
+        if self._probes.knows(server_id):
+            return await self._probes.run_at(server_id, chosen, seen)
+        return await self._probes.run(self._keeper(server_id), chosen, seen)
 
     def logs(
         self, server_id: str, *, follow: bool, tail: int | None = None

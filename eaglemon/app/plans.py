@@ -40,7 +40,12 @@ def probe_plan(
         warmup=values.warmup,
         max_tokens=values.max_tokens,
         temperature=values.temperature,
-        nonce=secrets.token_hex(3),
+        nonce=secrets.token_hex(3) if values.nonce else "",
+        ignore_eos=values.ignore_eos,
+        duration_s=values.duration_s,
+        seed=values.seed,
+        flush=values.flush,
+        from_host=values.from_host,
     )
 
 

@@ -1,258 +1,275 @@
-"""Runs a probe: a bounded load on one server, measured request by request, live while it runs.
-
-The load comes from this client, over the host's connection: one HTTP client per virtual user,
-since a shared pool delays first tokens at high concurrency. Times are stamped when bytes arrive.
-"""
+"""Runs a probe: a bounded load on one server, measured request by request, live while it runs."""
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
 
-from eaglemon.app.keeper import Keeper
+from eaglemon.app.probe_loads import ConsoleLoad, HostLoad, Load
+from eaglemon.app.probe_target import ProbeTarget
 from eaglemon.app.server_metrics import read_gauges
 from eaglemon.core.probe import (
-    Arrival,
+    GeneratorHealth,
+    LiveCounts,
+    PlannedRequest,
     ProbeFigures,
     ProbePlan,
     ProbeProgress,
-    Prompt,
     RequestRecord,
-    RequestStatus,
     figures_of,
+    planned_requests,
 )
 from eaglemon.core.speculation import AcceptCounts
-from eaglemon.core.sse import SseDecoder
-from eaglemon.engines.base import (
-    AnswerSeen,
-    Gauges,
-    GenerateRequest,
-    StreamDecoder,
-    StreamFailed,
-    TokensSeen,
-)
-from eaglemon.errors import HostError, ProbeError
+from eaglemon.core.units import plural
+from eaglemon.engines.base import Gauges
+from eaglemon.errors import AgentError, HostError, LinkLostError, ProbeError
 from eaglemon.io.clock import Clock
-from eaglemon.io.http import HttpClient, HttpError, HttpLimits
+from eaglemon.io.http import HttpLimits
 
 COUNTERS_SETTLE_S = 5.0
 """Counters of the last requests may come this late."""
+LIVE_WINDOW_S = 5.0
+SHOW_S = 0.2
+RANDOM_WORKLOAD = "random"
+FOREIGN_SHARE, FOREIGN_TOKENS = 0.02, 8
+"""What the server generated beyond this was asked for by others; its health costs tokens too."""
 _POLL_S = 0.25
-_SHOWN_BODY = 200
+_FLUSH_LIMITS = HttpLimits(connect_s=5.0, read_s=20.0)
+_CANNOT_RUN = frozenset({"unknown-op", "spawn-failed"})
 
 
 class Probe:
-    """One probe of one server; ``run`` once."""
+    """One probe of one server; ``run`` once. ``show`` gets its progress."""
 
     def __init__(
-        self, keeper: Keeper, plan: ProbePlan, *, clock: Clock, changed: Callable[[], None]
+        self,
+        target: ProbeTarget,
+        plan: ProbePlan,
+        *,
+        clock: Clock,
+        show: Callable[[ProbeProgress], None],
     ) -> None:
-        self._keeper = keeper
+        self._target = target
         self._plan = plan
         self._clock = clock
-        self._changed = changed
+        self._tell = show
+        self._load: Load = (
+            HostLoad(target, plan) if plan.from_host else ConsoleLoad(target, plan, clock)
+        )
+        self._http = target.new_http()
         self._records: list[RequestRecord] = []
-        self._numbers = itertools.count()
         self._started = clock.monotonic()
+        self._live: deque[LiveCounts] = deque(maxlen=64)
+        self._generator: GeneratorHealth | None = None
+        self._foreign: int | None = None
         self._notes: list[str] = []
+        self._show_next = 0.0
 
     async def run(self) -> ProbeProgress:
         """Run to the end; raises ``ProbeError`` when nothing could be measured.
 
-        When cancelled, what was measured so far stays in the keeper as ``cancelled``.
+        When cancelled, what was measured so far is shown as ``cancelled``.
         """
         plan = self._plan
         if plan.requests < 1 or plan.concurrency < 1 or not plan.prompts:
             raise ProbeError("a probe needs at least one request, one user and one prompt")
         try:
             async with asyncio.timeout(plan.total_limit_s):
-                await self._load(plan.warmup, state="warming-up")
-                self._records.clear()
-                before = await self._gauges()
-                self._started = self._clock.monotonic()
-                await self._load(plan.requests, state="running")
-            figures = figures_of(
-                self._records, counter_difference=await self._counted_since(before)
-            )
+                figures = await self._measure()
         except TimeoutError as error:
             self._show("failed", error=f"not done within {plan.total_limit_s:.0f} s")
             raise ProbeError(
                 f"the probe was not done within {plan.total_limit_s:.0f} s",
                 hint="ask for fewer requests or tokens",
             ) from error
+        except (AgentError, LinkLostError) as error:
+            self._show("failed", error=error.message)
+            raise ProbeError(f"the probe broke off: {error.message}") from error
         except asyncio.CancelledError:
             self._show("cancelled")
             raise
+        finally:
+            await self._http.close()
         if figures.ok == 0:
             reasons = sorted({record.error or "no tokens" for record in self._records})
-            self._show("failed", error=reasons[0])
+            reason = reasons[0] if reasons else "none was sent"
+            self._show("failed", error=reason)
             raise ProbeError(
-                f"none of {len(self._records)} requests ended well: {reasons[0]}",
+                f"none of {len(self._records)} requests ended well: {reason}",
                 hint="look at the server's log",
             )
         return self._show("done", figures=figures)
 
-    async def _load(self, requests: int, *, state: str) -> None:
-        todo = iter(range(requests))
-        users = min(self._plan.concurrency, requests)
+    async def _measure(self) -> ProbeFigures:
+        plan = self._plan
+        if plan.flush:
+            await self._flush()
+        await self._send(0, plan.warmup, state="warming-up")
+        self._records.clear()
+        self._generator = None
+        before = await self._gauges()
+        self._started = self._clock.monotonic()
+        await self._send(plan.warmup, plan.requests, state="running")
+        counted = await self._counted_since(before)
+        self._notes += self._trust()
+        return figures_of(self._records, users=plan.concurrency, counter_difference=counted)
+
+    async def _send(self, first: int, count: int, *, state: str) -> None:
+        self._live.clear()
         self._show(state)
-        async with asyncio.TaskGroup() as group:
-            for _ in range(users):
-                group.create_task(self._user(todo, state))
-
-    async def _user(self, todo: Iterator[int], state: str) -> None:
-        http = self._keeper.new_http()
+        requests = planned_requests(self._plan, first=first, count=count)
+        if not requests:
+            return
         try:
-            for number in todo:
-                self._records.append(await self._request(http, number))
-                self._show(state)
-        finally:
-            await http.close()
+            await self._follow(requests, state)
+        except AgentError as error:
+            if error.kind not in _CANNOT_RUN or self._records:
+                raise
+            self._notes.append(f"the load comes from this machine: {error.message}")
+            self._load = ConsoleLoad(self._target, self._plan, self._clock)
+            await self._follow(requests, state)
 
-    async def _request(self, http: HttpClient, number: int) -> RequestRecord:
-        plan, engine = self._plan, self._keeper.engine
-        prompt = plan.prompts[number % len(plan.prompts)]
-        call = engine.generate(
-            GenerateRequest(
-                prompt=_with_nonce(prompt, plan.nonce, next(self._numbers)),
-                model=self._keeper.model_name,
-                max_tokens=plan.max_tokens,
-                temperature=plan.temperature,
-                ignore_eos=plan.ignore_eos,
+    async def _follow(self, requests: Sequence[PlannedRequest], state: str) -> None:
+        async with aclosing(self._load.run(requests)) as events:
+            async for event in events:
+                match event:
+                    case RequestRecord():
+                        self._records.append(event)
+                    case LiveCounts():
+                        self._live.append(event)
+                    case GeneratorHealth():
+                        self._generator = event
+                self._show_sometimes(state)
+        self._show(state)
+
+    async def _flush(self) -> None:
+        call = self._target.engine.measuring.flush
+        try:
+            answer = await self._http.request(
+                call.method, call.path, body=call.body, limits=_FLUSH_LIMITS
             )
-        )
-        sent = self._clock.monotonic()
-        answer = _Answer(engine.stream_decoder())
-        try:
-            async with asyncio.timeout(plan.request_limit_s):
-                limits = HttpLimits(connect_s=10.0, read_s=plan.request_limit_s)
-                async with http.stream(
-                    call.method, call.path, body=call.body, limits=limits
-                ) as stream:
-                    if stream.status == 200:
-                        async for chunk in stream.chunks():
-                            answer.feed(chunk, self._clock.monotonic() - sent)
-                    else:
-                        body = b"".join([chunk async for chunk in stream.chunks()])
-                        text = body[:_SHOWN_BODY].decode("utf-8", "replace").strip()
-                        answer.failure = f"HTTP {stream.status}: {text}"
-        except HttpError as error:
-            answer.broken = error.message
-        except TimeoutError:
-            answer.broken = f"no end within {plan.request_limit_s:.0f} s"
-        took = self._clock.monotonic() - sent
-        return answer.record(number, prompt.id, sent_at=sent - self._started, took_s=took)
+        except HostError as error:
+            reason = error.message
+        else:
+            if answer.status == 200:
+                return
+            reason = f"HTTP {answer.status}"
+        kept = "; the nonce keeps it out of the figures" if self._plan.nonce else ""
+        self._notes.append(f"the prefix cache was not emptied: {call.path} {reason}{kept}")
 
     async def _gauges(self) -> Gauges | None:
         """Return a reading of the counters, ``None`` when the server does not serve any."""
         try:
-            return await read_gauges(self._keeper.http(), self._keeper.engine)
+            return await read_gauges(self._http, self._target.engine)
         except HostError:
             return None
 
     async def _counted_since(self, before: Gauges | None) -> AcceptCounts | None:
         """Return what the server counted for this probe, waiting until all of it is there."""
-        if before is None or before.accept is None:
+        if before is None or before.generation_tokens is None:
+            self._notes.append(
+                "the server serves no metrics, so other people's traffic would not be noticed: "
+                + self._target.engine.metrics_hint
+            )
             return None
-        expected = sum(record.completion_tokens for record in self._records)
+        if before.running:
+            self._notes.append(
+                f"{plural(before.running, 'request')} of others ran when the probe began"
+            )
+        expected = sum(arrival.tokens for r in self._records for arrival in r.arrivals)
         deadline = self._clock.monotonic() + COUNTERS_SETTLE_S
-        while True:
-            after = await self._gauges()
-            if after is None or after.accept is None:
+        while (after := await self._gauges()) is not None and after.generation_tokens is not None:
+            grown = after.generation_tokens - before.generation_tokens
+            if grown < 0 or after.started_at != before.started_at:
+                self._notes.append("the server was restarted during the probe")
                 return None
-            counts = after.accept.since(before.accept)
-            grown = (after.generation_tokens or 0.0) - (before.generation_tokens or 0.0)
-            if grown >= expected or self._clock.monotonic() > deadline:
-                if counts is not None and grown > expected * 1.02 + 8:
-                    self._notes.append(
-                        f"the server generated {grown:.0f} tokens while this probe received "
-                        f"{expected}: other traffic disturbs the figures"
-                    )
-                return counts
-            await self._clock.sleep(_POLL_S)
+            if grown < expected and self._clock.monotonic() < deadline:
+                await self._clock.sleep(_POLL_S)
+                continue
+            self._foreign = max(0, int(grown) - expected)
+            if before.accept is None or after.accept is None:
+                return None
+            return after.accept.since(before.accept)
+        return None
+
+    def _trust(self) -> list[str]:
+        """Return what limits the trust in the figures."""
+        notes = []
+        received = sum(arrival.tokens for r in self._records for arrival in r.arrivals)
+        foreign = self._foreign or 0
+        if foreign > received * FOREIGN_SHARE + FOREIGN_TOKENS:
+            notes.append(
+                f"the server generated {foreign} tokens for others during the probe, which "
+                f"received {received}: other traffic disturbs the figures"
+            )
+        generator = self._generator
+        if generator is not None and generator.lagging:
+            notes.append(
+                f"the load generator was late: up to {generator.lag_p99_s * 1000:.1f} ms in 99 % "
+                f"of its ticks, {generator.cpu_share:.0%} of a core: first tokens may be told too "
+                "late"
+            )
+        if self._plan.workload == RANDOM_WORKLOAD:
+            notes.append("random prompts: the accept length says nothing about real text")
+        if self._plan.ignore_eos:
+            notes.append(
+                "answers were forced to their full length: text after its end repeats itself, "
+                "which flatters the accept length"
+            )
+        wanted = self._plan.duration_s
+        if wanted is not None and len(self._records) == self._plan.requests:
+            notes.append(f"all {len(self._records)} requests were sent before {wanted:g} s were up")
+        return notes
+
+    def _show_sometimes(self, state: str) -> None:
+        """Show what may be shown at a tenth of the time: figures of many requests cost some."""
+        now = self._clock.monotonic()
+        if now >= self._show_next:
+            self._show(state)
+            took = self._clock.monotonic() - now
+            self._show_next = now + max(SHOW_S, 10 * took)
 
     def _show(
         self, state: str, *, figures: ProbeFigures | None = None, error: str | None = None
     ) -> ProbeProgress:
         ended = state in {"done", "cancelled", "failed"}
-        done = len(self._records)
         elapsed = self._clock.monotonic() - self._started
-        remaining = None
-        if state == "running" and done:
-            remaining = elapsed / done * (self._plan.requests - done)
         progress = ProbeProgress(
-            server_id=self._keeper.id,
+            server_id=self._target.id,
             plan=self._plan,
             state=state,
-            done=done,
+            done=len(self._records),
             elapsed_s=elapsed,
-            remaining_s=remaining,
+            remaining_s=self._remaining_s(elapsed) if state == "running" else None,
             figures=figures or figures_of(self._records),
             records=tuple(self._records) if ended else (),
+            driver=self._load.driver,
+            live=None if ended or not self._live else self._live[-1],
+            live_tok_s=None if ended else self._live_tok_s(),
+            generator=self._generator,
+            foreign_tokens=self._foreign,
             error=error,
             notes=tuple(self._notes),
         )
-        self._keeper.probe = progress
-        self._changed()
+        self._tell(progress)
         return progress
 
+    def _remaining_s(self, elapsed: float) -> float | None:
+        done = len(self._records)
+        guesses = []
+        if done:
+            guesses.append(elapsed / done * (self._plan.requests - done))
+        if self._plan.duration_s is not None:
+            guesses.append(max(0.0, self._plan.duration_s - elapsed))
+        return min(guesses, default=None)
 
-class _Answer:
-    """Collects one streamed answer."""
-
-    def __init__(self, decoder: StreamDecoder) -> None:
-        self._decoder = decoder
-        self._sse = SseDecoder()
-        self._arrivals: list[Arrival] = []
-        self._end: AnswerSeen | None = None
-        self.failure: str | None = None
-        """The engine said that it failed."""
-        self.broken: str | None = None
-        """The stream broke off."""
-
-    def feed(self, chunk: bytes, at_s: float) -> None:
-        """Take bytes that arrived ``at_s`` after the request was sent."""
-        for event in self._sse.feed(chunk):
-            for seen in self._decoder.feed(event):
-                match seen:
-                    case TokensSeen(new_tokens=tokens) if tokens > 0:
-                        self._arrivals.append(Arrival(at_s=at_s, tokens=tokens))
-                    case AnswerSeen():
-                        self._end = seen
-                    case StreamFailed(message=message):
-                        self.failure = message
-                    case _:
-                        pass
-
-    def record(
-        self, number: int, prompt_id: str, *, sent_at: float, took_s: float
-    ) -> RequestRecord:
-        """Return the record of the request."""
-        received = sum(arrival.tokens for arrival in self._arrivals)
-        end = self._end
-        if self.failure is not None or (self.broken is not None and not self._arrivals):
-            status = RequestStatus.FAILED
-        elif self.broken is not None or end is None:
-            status = RequestStatus.CUT
-        else:
-            status = RequestStatus.OK
-        error = self.failure or self.broken
-        if status is RequestStatus.CUT and error is None:
-            error = "the stream ended before the answer did"
-        tokens = end.completion_tokens if end and end.completion_tokens is not None else received
-        return RequestRecord(
-            number=number,
-            prompt_id=prompt_id,
-            status=status,
-            sent_at=sent_at,
-            took_s=took_s,
-            arrivals=tuple(self._arrivals),
-            completion_tokens=tokens,
-            prompt_tokens=end.prompt_tokens if end else None,
-            counts=end.counts if end else None,
-            error=error,
+    def _live_tok_s(self) -> float | None:
+        if len(self._live) < 2:
+            return None
+        last = self._live[-1]
+        recent = itertools.dropwhile(lambda one: one.at_s < last.at_s - LIVE_WINDOW_S, self._live)
+        first = next(recent, last)
+        return (
+            (last.tokens - first.tokens) / (last.at_s - first.at_s) if last is not first else None
         )
-
-
-def _with_nonce(prompt: Prompt, nonce: str, number: int) -> str:
-    # The nonce leads, so that not even the first block of the prompt is in a prefix cache.
-    return f"[{nonce}-{number}] {prompt.text}" if nonce else prompt.text

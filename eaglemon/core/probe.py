@@ -5,12 +5,18 @@ All times are seconds; request times count from the moment the request was sent.
 """
 
 import math
+import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from eaglemon.core.speculation import AcceptCounts, add_counts
+
+LAG_LIMIT_S = 0.003
+"""A first token may be told too late by no more than this."""
+CPU_LIMIT = 0.8
+"""A generator busier than this share of a core cannot be trusted to be in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +46,41 @@ class ProbePlan:
     """Put in front of each prompt with the request's number, so that no prefix cache helps."""
     request_limit_s: float = 300.0
     total_limit_s: float = 1800.0
+    duration_s: float | None = None
+    """No request begins later than this; ``None``: all ``requests`` are sent."""
+    seed: int | None = None
+    """Shuffles the prompts, the same for the same seed; ``None`` keeps their order."""
+    flush: bool = False
+    """Empty the server's prefix cache before the warm-up."""
+    from_host: bool = True
+    """Send the load from the host itself; ``False`` sends it from here, over the connection."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRequest:
+    """One request of a probe: ``prefix`` and then the text of a prompt."""
+
+    number: int
+    prompt: Prompt
+    prefix: str = ""
+
+
+def planned_requests(plan: ProbePlan, *, first: int, count: int) -> tuple[PlannedRequest, ...]:
+    """Return ``count`` requests of the plan; ``first`` numbers go before them (the warm-up).
+
+    The nonce leads, so that not even the first block of a prompt is in a prefix cache.
+    """
+    prompts = list(plan.prompts)
+    if plan.seed is not None:
+        random.Random(plan.seed).shuffle(prompts)  # noqa: S311 -- repeatable, no secret
+    return tuple(
+        PlannedRequest(
+            number=number,
+            prompt=prompts[number % len(prompts)],
+            prefix=f"[{plan.nonce}-{first + number}] " if plan.nonce else "",
+        )
+        for number in range(count)
+    )
 
 
 class RequestStatus(StrEnum):
@@ -91,6 +132,40 @@ class RequestRecord:
         tokens = sum(arrival.tokens for arrival in self.arrivals[1:])
         return tokens / duration if duration > 0 else None
 
+    @property
+    def ended_at(self) -> float:
+        """Seconds since the probe's clock started."""
+        return self.sent_at + self.took_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveCounts:
+    """How far a load is, told while it runs."""
+
+    at_s: float
+    """Seconds since the load's clock started."""
+    begun: int
+    ended: int
+    tokens: int
+    """Received so far, of requests under way too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratorHealth:
+    """How the load generator itself did: what it delayed, the figures are wrong by."""
+
+    cpu_share: float
+    """Of one core."""
+    lag_median_s: float
+    lag_p99_s: float
+    """How late its event loop ran what was due."""
+    lag_max_s: float
+
+    @property
+    def lagging(self) -> bool:
+        """Whether first tokens may be more than the bound too late."""
+        return self.lag_p99_s > LAG_LIMIT_S or self.cpu_share > CPU_LIMIT
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
@@ -118,6 +193,10 @@ class ProbeFigures:
     decode_tok_s: Spread | None = None
     """Per request, without its first chunk."""
     ttft_s: Spread | None = None
+    token_time_s: Spread | None = None
+    """Time per output token, per request: the inverse of ``decode_tok_s``."""
+    steady_tok_s: float | None = None
+    """All tokens that arrived while every user had a request under way, over that time."""
     chunk_gap_s: Spread | None = None
     """Between chunks: the time of one verify step, not of one token."""
     counts: AcceptCounts | None = None
@@ -146,22 +225,33 @@ class ProbeProgress:
     driver: str = "client over the connection"
     """Where the load was generated."""
     error: str | None = None
+    live: LiveCounts | None = None
+    """While it runs."""
+    live_tok_s: float | None = None
+    """All tokens received lately, per second."""
+    generator: GeneratorHealth | None = None
+    foreign_tokens: int | None = None
+    """Tokens that the server generated for others meanwhile; ``None`` where it does not tell."""
     notes: tuple[str, ...] = ()
     """What limits the trust in the figures (a lagging generator, other people's traffic)."""
 
 
 def figures_of(
-    records: Sequence[RequestRecord], *, counter_difference: AcceptCounts | None = None
+    records: Sequence[RequestRecord],
+    *,
+    users: int | None = None,
+    counter_difference: AcceptCounts | None = None,
 ) -> ProbeFigures:
     """Return the figures over ``records``.
 
     The engine's per-request answers come first; where no request told any, the difference of
-    the server's counters is used. Sums are over requests that ended well.
+    the server's counters is used. Sums are over requests that ended well. ``users`` is how many
+    requests were under way at a time; without it the steady part is not known.
     """
     ok = [record for record in records if record.status is RequestStatus.OK]
     statuses = [record.status for record in records]
     start = min((record.sent_at for record in records), default=0.0)
-    end = max((record.sent_at + record.took_s for record in records), default=0.0)
+    end = max((record.ended_at for record in records), default=0.0)
     tokens = sum(record.completion_tokens for record in ok)
     counts = add_counts(record.counts for record in ok if record.counts is not None)
     source = "per-request answers" if counts is not None else None
@@ -180,6 +270,8 @@ def figures_of(
         duration_s=end - start,
         completion_tokens=tokens,
         total_tok_s=tokens / (end - start) if end > start and tokens else None,
+        steady_tok_s=_steady_tok_s(records, users),
+        token_time_s=spread([1 / r.decode_tok_s for r in ok if r.decode_tok_s]),
         decode_tok_s=spread([r.decode_tok_s for r in ok if r.decode_tok_s is not None]),
         ttft_s=spread([r.ttft_s for r in ok if r.ttft_s is not None]),
         chunk_gap_s=spread(gaps),
@@ -205,3 +297,20 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 def _nearest_rank(ordered: Sequence[float], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def _steady_tok_s(records: Sequence[RequestRecord], users: int | None) -> float | None:
+    """Return the rate from when the last user had begun to when the first found nothing to do."""
+    if users is None or len(records) < 2 * users:
+        return None
+    begun = sorted(record.sent_at for record in records)
+    start = begun[users - 1]
+    # A user that ends later than the last request began has nothing to do any more.
+    end = min(r.ended_at for r in records if r.ended_at >= begun[-1])
+    tokens = sum(
+        arrival.tokens
+        for record in records
+        for arrival in record.arrivals
+        if start < record.sent_at + arrival.at_s <= end
+    )
+    return tokens / (end - start) if end > start and tokens else None

@@ -90,6 +90,13 @@ class ProbeDefaults:
     warmup: int = 2
     max_tokens: int = 128
     temperature: float = 0.0
+    ignore_eos: bool = False
+    duration_s: float | None = None
+    seed: int | None = None
+    nonce: bool = True
+    """Whether each prompt begins differently, so that no prefix cache helps."""
+    flush: bool = False
+    from_host: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -200,9 +200,22 @@ class FakeConsole:
         self.used_bytes = 0
         return self._become(self.stop_result)
 
-    async def probe(self, server_id: str, plan: ProbePlan | None = None) -> ProbeProgress:
+    async def reach(self, url: str, *, host: str, api_key: str | None = None) -> str:
+        self.calls.append(("reach", (url, host, api_key)))
+        return url
+
+    async def probe(
+        self,
+        server_id: str,
+        plan: ProbePlan | None = None,
+        *,
+        seen: Callable[[ProbeProgress], None] | None = None,
+    ) -> ProbeProgress:
         assert plan is not None
-        return self.probed(plan)
+        result = self.probed(plan)
+        if seen is not None:
+            seen(result)
+        return result
 
     def probe_plan(self, server_id: str, overrides: Mapping[str, str] | None = None) -> ProbePlan:
         values = {"requests": "4", "concurrency": "1", **(overrides or {})}

@@ -1,7 +1,7 @@
 """An ``Eaglemon`` with prepared answers that notes what it was asked for."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from eaglemon.core.hosts import HostSpec
@@ -113,7 +113,17 @@ class FakeConsole:
             raise self.stop_error
         return self.find(server_id)
 
-    async def probe(self, server_id: str, plan: ProbePlan | None = None) -> ProbeProgress:
+    async def reach(self, url: str, *, host: str, api_key: str | None = None) -> str:
+        self.calls.append(("reach", url, host, api_key))
+        return url
+
+    async def probe(
+        self,
+        server_id: str,
+        plan: ProbePlan | None = None,
+        *,
+        seen: Callable[[ProbeProgress], None] | None = None,
+    ) -> ProbeProgress:
         assert plan is not None
         self.calls.append(("probe", server_id, plan.workload, plan.requests))
         try:

@@ -1,0 +1,255 @@
+"""Where a probe's load comes from: the host itself, or this machine over the connection."""
+
+import asyncio
+import importlib.resources
+import json
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Protocol
+
+from eaglemon.app.probe_answer import Answer, number_in
+from eaglemon.app.probe_target import ProbeTarget
+from eaglemon.core.probe import (
+    GeneratorHealth,
+    LiveCounts,
+    PlannedRequest,
+    ProbePlan,
+    RequestRecord,
+)
+from eaglemon.engines.base import GenerateRequest, HttpCall
+from eaglemon.errors import AgentError
+from eaglemon.io.clock import Clock
+from eaglemon.io.http import HttpClient, HttpError, HttpLimits
+
+CONNECT_LIMIT_S = 10.0
+TICK_S = 0.01
+LIVE_INTERVAL_S = 0.5
+_MARK = "@eaglemon-prompt@"
+
+LoadEvent = RequestRecord | LiveCounts | GeneratorHealth
+
+
+class Load(Protocol):
+    """Sends requests and tells what was seen of them."""
+
+    driver: str
+    """Where from, as shown."""
+
+    def run(self, requests: Sequence[PlannedRequest]) -> AsyncGenerator[LoadEvent, None]:
+        """Yield each request's record as it ends, and how the load goes; closing it ends it."""
+        ...
+
+
+class HostLoad:
+    """The load of a generator that runs on the host: no link and no console is in its way."""
+
+    driver = "the host itself"
+
+    def __init__(self, target: ProbeTarget, plan: ProbePlan) -> None:
+        self._target = target
+        self._plan = plan
+
+    async def run(self, requests: Sequence[PlannedRequest]) -> AsyncGenerator[LoadEvent, None]:
+        """Run the generator; raises ``AgentError`` where the host cannot run it."""
+        source = importlib.resources.files("eaglemon.agent").joinpath("loadgen.py").read_bytes()
+        by_number = {request.number: request for request in requests}
+        items = self._target.host.link.run_program(source, input=self._job(requests))
+        async with aclosing(items) as told:
+            async for item in told:
+                match item:
+                    case {"live": Mapping() as live}:
+                        yield LiveCounts(
+                            at_s=number_in(live, "at"),
+                            begun=int(number_in(live, "begun")),
+                            ended=int(number_in(live, "ended")),
+                            tokens=int(number_in(live, "tokens")),
+                        )
+                    case {"request": Mapping() as seen}:
+                        yield self._record(seen, by_number)
+                    case {"end": Mapping() as end}:
+                        yield GeneratorHealth(
+                            cpu_share=number_in(end, "cpu_share"),
+                            lag_median_s=number_in(end, "lag_median_s"),
+                            lag_p99_s=number_in(end, "lag_p99_s"),
+                            lag_max_s=number_in(end, "lag_max_s"),
+                        )
+                    case _:
+                        pass
+
+    def _job(self, requests: Sequence[PlannedRequest]) -> dict[str, object]:
+        target, plan = self._target, self._plan
+        call = _call(target, plan, _MARK)
+        texts = list(dict.fromkeys(request.prompt.text for request in requests))
+        indexes = {text: index for index, text in enumerate(texts)}
+        return {
+            "address": target.address,
+            "port": target.port,
+            "headers": target.headers,
+            "users": plan.concurrency,
+            "method": call.method,
+            "path": call.path,
+            "template": json.dumps(call.body),
+            "mark": _MARK,
+            "texts": texts,
+            "requests": [[r.number, r.prefix, indexes[r.prompt.text]] for r in requests],
+            "count_paths": target.engine.measuring.count_paths,
+            "request_limit_s": plan.request_limit_s,
+            "connect_limit_s": CONNECT_LIMIT_S,
+            "duration_s": plan.duration_s,
+        }
+
+    def _record(
+        self, seen: Mapping[str, object], requests: Mapping[int, PlannedRequest]
+    ) -> RequestRecord:
+        answer = Answer(self._target.engine.stream_decoder())
+        events, status, error = seen.get("events"), seen.get("status"), seen.get("error")
+        request = requests.get(int(number_in(seen, "number")))
+        if not isinstance(events, list) or request is None:
+            raise AgentError("the load generator told a malformed request", kind="protocol")
+        answer.take_events(events)
+        if isinstance(status, int) and status != 200:
+            answer.refuse(status, str(seen.get("body", "")).encode())
+        if error is not None:
+            answer.broken = str(error)
+        return answer.record(
+            request.number,
+            request.prompt.id,
+            sent_at=number_in(seen, "sent_at"),
+            took_s=number_in(seen, "took_s"),
+        )
+
+
+class ConsoleLoad:
+    """The load of this process, over the host's connection.
+
+    One HTTP client per user, since a shared pool delays first tokens at high concurrency. First
+    tokens come later by the link's round trip, and by this process at more than a few users.
+    """
+
+    driver = "this machine, over the connection"
+
+    def __init__(self, target: ProbeTarget, plan: ProbePlan, clock: Clock) -> None:
+        self._target = target
+        self._plan = plan
+        self._clock = clock
+        self._events: asyncio.Queue[LoadEvent | None] = asyncio.Queue()
+        self._under_way: dict[int, Answer] = {}
+        self._begun = self._ended = self._tokens = 0
+        self._late: list[float] = []
+        self._start = 0.0
+
+    async def run(self, requests: Sequence[PlannedRequest]) -> AsyncGenerator[LoadEvent, None]:
+        """Send the requests."""
+        todo = list(reversed(requests))
+        self._begun = self._ended = self._tokens = 0
+        self._late = []
+        self._start = self._clock.monotonic()
+        cpu = time.process_time()
+        users = [
+            asyncio.create_task(self._user(todo), name="probe user")
+            for _ in range(min(self._plan.concurrency, len(todo)))
+        ]
+        tasks = [
+            *users,
+            asyncio.create_task(self._watch(), name="probe watch"),
+            asyncio.create_task(self._finish(users), name="probe end"),
+        ]
+        try:
+            while (event := await self._events.get()) is not None:
+                yield event
+            for user in users:
+                user.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        elapsed = self._clock.monotonic() - self._start
+        late = sorted(self._late) or [0.0]
+        yield GeneratorHealth(
+            cpu_share=(time.process_time() - cpu) / elapsed if elapsed > 0 else 0.0,
+            lag_median_s=late[len(late) // 2],
+            lag_p99_s=late[min(len(late) - 1, int(0.99 * len(late)))],
+            lag_max_s=late[-1],
+        )
+
+    async def _finish(self, users: Sequence[asyncio.Task[None]]) -> None:
+        await asyncio.wait(users)
+        self._events.put_nowait(None)
+
+    async def _user(self, todo: list[PlannedRequest]) -> None:
+        http = self._target.new_http()
+        limit_s = self._plan.duration_s
+        try:
+            while todo and (limit_s is None or self._clock.monotonic() - self._start < limit_s):
+                request = todo.pop()
+                self._begun += 1
+                record = await self._request(http, request)
+                self._ended += 1
+                self._tokens += sum(arrival.tokens for arrival in record.arrivals)
+                self._events.put_nowait(record)
+        finally:
+            await http.close()
+
+    async def _request(self, http: HttpClient, request: PlannedRequest) -> RequestRecord:
+        call = _call(self._target, self._plan, request.prefix + request.prompt.text)
+        answer = Answer(self._target.engine.stream_decoder())
+        self._under_way[request.number] = answer
+        limit_s = self._plan.request_limit_s
+        sent = self._clock.monotonic()
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._send(http, call, answer, sent)
+        except HttpError as error:
+            answer.broken = error.message
+        except TimeoutError:
+            answer.broken = f"no end within {limit_s:g} s"
+        finally:
+            del self._under_way[request.number]
+        return answer.record(
+            request.number,
+            request.prompt.id,
+            sent_at=sent - self._start,
+            took_s=self._clock.monotonic() - sent,
+        )
+
+    async def _send(self, http: HttpClient, call: HttpCall, answer: Answer, sent: float) -> None:
+        limits = HttpLimits(connect_s=CONNECT_LIMIT_S, read_s=self._plan.request_limit_s)
+        async with http.stream(call.method, call.path, body=call.body, limits=limits) as stream:
+            if stream.status == 200:
+                async for chunk in stream.chunks():
+                    answer.feed(chunk, self._clock.monotonic() - sent)
+                answer.close(self._clock.monotonic() - sent)
+            else:
+                answer.refuse(stream.status, b"".join([part async for part in stream.chunks()]))
+
+    async def _watch(self) -> None:
+        told_at = self._start
+        while True:
+            due = self._clock.monotonic() + TICK_S
+            await self._clock.sleep(TICK_S)
+            now = self._clock.monotonic()
+            self._late.append(max(0.0, now - due))
+            if now - told_at >= LIVE_INTERVAL_S:
+                told_at = now
+                under_way = sum(answer.tokens for answer in self._under_way.values())
+                self._events.put_nowait(
+                    LiveCounts(
+                        at_s=now - self._start,
+                        begun=self._begun,
+                        ended=self._ended,
+                        tokens=self._tokens + under_way,
+                    )
+                )
+
+
+def _call(target: ProbeTarget, plan: ProbePlan, prompt: str) -> HttpCall:
+    return target.engine.generate(
+        GenerateRequest(
+            prompt=prompt,
+            model=target.model,
+            max_tokens=plan.max_tokens,
+            temperature=plan.temperature,
+            ignore_eos=plan.ignore_eos,
+        )
+    )
