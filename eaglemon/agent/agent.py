@@ -337,7 +337,8 @@ class Run:
         leader = find_living(self.leader) if here else None
         if self.leader is not None and leader is None and self._leader_gone_at is None:
             self._leader_gone_at = now
-            self._gone_wall = time.time() if self._leader_seen else None
+            seen = self._leader_seen or self.leader[0] in self.members
+            self._gone_wall = time.time() if seen else None
         self._leader_seen = self._leader_seen or leader is not None
         if here and leader is not None:
             self.members.setdefault(leader.pid, leader.start_ticks)

@@ -31,7 +31,7 @@ async def test_a_started_run_is_told_with_its_processes(
     assert is_alive(record.pid)
     assert record.extra == {"by": "test"}
     assert os.getsid(record.pid) == record.pid == os.getpgid(record.pid)
-    status = await runs.until("one", lambda run: bool(run.processes))
+    status = await runs.until("one", lambda run: bool(run.processes and run.record.pid))
     assert [process.pid for process in status.processes] == [record.pid]
     assert status.record == record
     assert status.exit is None

@@ -17,6 +17,7 @@ import pytest
 from eaglemon.core.hosts import HostSpec
 from eaglemon.errors import HostError, LinkLostError, TimeLimitError
 from eaglemon.io.agent_link import AgentLink
+from eaglemon.io.local import LocalProcess, LocalTransport
 from eaglemon.io.ssh import SshTransport
 from tests.agent.driver import is_alive, kill_all_of, python, request, watched
 from tests.sshd import Sshd, sshd, start_sshd
@@ -95,15 +96,22 @@ async def test_the_agent_over_openssh(spec: HostSpec) -> None:
 
 async def test_the_agent_over_asyncssh(tmp_path: Path) -> None:
     async def serve(process: asyncssh.SSHServerProcess[bytes]) -> None:
-        # Reads what the client sends to the shell's stdin, like any server of processes.
-        child = await asyncio.create_subprocess_shell(
-            str(process.command),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        await process.redirect(stdin=child.stdin, stdout=child.stdout, stderr=child.stderr)
-        process.exit(await child.wait())
+        child = await LocalTransport().open_process(str(process.command))
+        sending = asyncio.create_task(send(process, child))
+        try:
+            while data := await child.read(65536):
+                process.stdout.write(data)
+                await process.stdout.drain()
+            process.exit(await child.wait())
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+            await child.close()
+
+    async def send(process: asyncssh.SSHServerProcess[bytes], child: LocalProcess) -> None:
+        while data := await process.stdin.read(65536):
+            await child.write(data)
+        child.write_eof()
 
     class Open(asyncssh.SSHServer):
         def begin_auth(self, username: str) -> bool:
