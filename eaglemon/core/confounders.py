@@ -34,7 +34,8 @@ IMPORTANT: tuple[tuple[str, str], ...] = (
 )
 """Parts of argument names that matter to speed, with what they change; the first match counts."""
 
-_ASKED_FOR = re.compile(r"^(speculative|spec_|draft)")
+_SHOWN = 48
+_ASKED_FOR = re.compile(r"^(speculative|spec_|draft|env\.)")
 _PLACE = re.compile(
     r"(port|host|pid|seed|path|served_model_name|model_tag|nccl|launch_command|random|api_key)"
 )
@@ -54,10 +55,11 @@ def confounders(arms: Sequence[Arm], resolved: Sequence[Mapping[str, str]]) -> t
         for name in sorted(resolved[first].keys() & resolved[index].keys()):
             before, after = resolved[first][name], resolved[index][name]
             what = _importance(name)
-            if before == after or what is None or _plain(name) in asked:
+            if before == after or what is None or _plain(name).rpartition(".")[2] in asked:
                 continue
             line = (
-                f"{name}: {before} for {arms[first].name}, {after} for {arms[index].name} "
+                f"{name}: {_short(before)} for {arms[first].name}, "
+                f"{_short(after)} for {arms[index].name} "
                 f"({what}); nobody asked for it, set it in both"
             )
             lines[line] = None
@@ -72,4 +74,8 @@ def _importance(name: str) -> str | None:
 
 
 def _plain(name: str) -> str:
-    return name.rpartition(".")[2].replace("-", "_").lower()
+    return name.replace("-", "_").lower()
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= _SHOWN else f"{value[: _SHOWN - 3]}..."

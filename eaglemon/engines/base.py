@@ -4,7 +4,7 @@ To add an engine, write one module with an object that satisfies ``Engine`` and 
 ``eaglemon/engines/__init__.py``. Nothing else in the code may ask for an engine by name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -171,6 +171,14 @@ class Engine(Protocol):
 
     def gauges(self, metrics: Metrics) -> Gauges:
         """Read a scrape of the metrics path."""
+        ...
+
+    def resolved_arguments(self, info: object, log: Iterable[str]) -> dict[str, str]:
+        """Return the server's arguments as the engine filled them in, without secrets.
+
+        ``info`` is the JSON answer of ``endpoints.info`` (``None`` where there is no such path),
+        ``log`` the first lines of its log.
+        """
         ...
 
     def recognises(self, argv: tuple[str, ...]) -> bool:

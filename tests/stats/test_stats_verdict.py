@@ -50,7 +50,7 @@ def test_the_ratio_is_paired_by_prompt() -> None:
     slow, fast = [10.0, 50.0, 200.0, 90.0], [15.0, 75.0, 300.0, 135.0]
     found = compare([trial(0, 0, slow), trial(1, 0, fast)], 1, 0, rng=Random(1))
     assert found.ratio is not None
-    assert (found.ratio.low, found.ratio.value, found.ratio.high) == pytest.approx((1.5,) * 3)
+    assert (found.ratio.low, found.ratio.value, found.ratio.high) == pytest.approx((1.5,) * 3, rel=1e-5)
     assert found.verdict is Verdict.FASTER
     assert found.noise_floor is None
 
@@ -68,7 +68,7 @@ def test_drift_between_repeats_keeps_a_difference_from_being_shown() -> None:
         trial(0, 1, [115.0] * 9),
     ]
     found = findings_of(trials, (False, False), draws=500)
-    assert found.arms[0].drift == pytest.approx(0.15)
+    assert found.arms[0].drift == pytest.approx(0.15, rel=1e-5)
     comparison = found.comparisons[0]
     assert comparison.verdict is Verdict.NO_DIFFERENCE
     assert comparison.noise_floor == pytest.approx(0.0945, rel=0.02)

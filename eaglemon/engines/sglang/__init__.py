@@ -1,5 +1,6 @@
 """SGLang, releases 0.5.16 to 0.5.23; its log lines also in older ones."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from eaglemon.core.logs import LogRule
@@ -26,6 +27,7 @@ from eaglemon.engines.command import (
 from eaglemon.engines.importing import common_fields, read_command, speculation_of
 from eaglemon.engines.sglang.flags import OWNED, sglang_problems
 from eaglemon.engines.sglang.log_rules import LOG_RULES
+from eaglemon.engines.sglang.resolved import resolved_arguments
 from eaglemon.engines.sglang.wire import SglangDecoder, generate_call, read_gauges
 
 
@@ -125,6 +127,11 @@ class SglangEngine:
     def gauges(self, metrics: Metrics) -> Gauges:
         """Read a scrape of the metrics path (served only with ``--enable-metrics``)."""
         return read_gauges(metrics)
+
+    def resolved_arguments(self, info: object, log: Iterable[str]) -> dict[str, str]:
+        """Return the arguments as ``/server_info`` tells them."""
+        del log
+        return resolved_arguments(info)
 
     def recognises(self, argv: tuple[str, ...]) -> bool:
         """Tell whether this is the command line of an SGLang server."""

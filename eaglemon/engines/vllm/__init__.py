@@ -1,7 +1,7 @@
 """vLLM with its V1 engine (0.32); its log lines also in older releases."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from eaglemon.core.logs import LogRule
@@ -28,6 +28,7 @@ from eaglemon.engines.command import (
 from eaglemon.engines.importing import common_fields, read_command, speculation_of
 from eaglemon.engines.vllm.flags import OWNED, speculative_config, vllm_problems
 from eaglemon.engines.vllm.log_rules import LOG_RULES
+from eaglemon.engines.vllm.resolved import resolved_arguments
 from eaglemon.engines.vllm.wire import VllmDecoder, generate_call, read_gauges
 
 _IN_PROFILE = frozenset({"method", "model", "num_speculative_tokens"})
@@ -123,6 +124,11 @@ class VllmEngine:
     def gauges(self, metrics: Metrics) -> Gauges:
         """Read a scrape of the metrics path."""
         return read_gauges(metrics)
+
+    def resolved_arguments(self, info: object, log: Iterable[str]) -> dict[str, str]:
+        """Return the arguments as the log tells them."""
+        del info
+        return resolved_arguments(log)
 
     def recognises(self, argv: tuple[str, ...]) -> bool:
         """Tell whether this is the command line of a vLLM server."""
