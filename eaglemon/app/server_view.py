@@ -17,6 +17,7 @@ from eaglemon.core.views import (
     ServerView,
     StopView,
 )
+from eaglemon.engines.reading import remedy_that_holds, settings_of
 
 STALL_AFTER_S = 120.0
 """Nothing of a start moved for so long: log, CPU, disk reads, GPU memory."""
@@ -132,7 +133,7 @@ def _cause(keeper: Keeper) -> CauseView:
             + left,
             decisive_line=fault.line,
             line_number=fault.line_number,
-            remedy=fault.remedy,
+            remedy=remedy_that_holds(fault.remedy, settings_of(keeper.profile)),
         )
     sentence = machine.detail or (f"ended by itself: {how}" if how else "ended")
     return CauseView(slug=None, sentence=sentence + left)

@@ -29,6 +29,7 @@ COMMANDS = {
     "wait": "Wait until a server is ready or has ended.",
     "probe": "Measure a server: tok/s, time to first token, accept length.",
     "logs": "Print or follow the log of a server.",
+    "diagnose": "Say what a server's log means, and the line that decides.",
     "kill": "Stop a server and wait until its GPU memory is back.",
     "profiles": "List profiles, or show one with its command line.",
     "hosts": "List the configured hosts.",
