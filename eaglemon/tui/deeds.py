@@ -73,8 +73,12 @@ class Deeds:
 
     def log(self) -> None:
         """Open the server with its log in front."""
+        here = self._app.console_screen()
         screen = self._app.open_server(self._server().id)
-        screen.call_after_refresh(screen.show_log)
+        if screen is not here:
+            screen.call_after_refresh(screen.show_log)
+        elif not screen.show_log():
+            self._app.say("the log is in front: j, k, g, G and the page keys move in it")
 
     def copy(self) -> None:
         """Copy the command line to the clipboard of the terminal."""

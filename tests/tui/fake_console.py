@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from eaglemon.core.experiment_records import Environment
 from eaglemon.core.hosts import HostSpec
 from eaglemon.core.probe import ProbeFigures, ProbePlan, ProbeProgress, Prompt
 from eaglemon.core.problems import Problem
@@ -155,6 +156,9 @@ class FakeConsole:
             concurrency=int(values["concurrency"]),
             max_tokens=int(values["max_tokens"]),
         )
+
+    async def environment(self, server_id: str) -> Environment:
+        return Environment(host="gpu-a", engine="sglang", resolved={"page_size": "1"})
 
     async def logs(
         self, server_id: str, *, follow: bool, tail: int | None = None

@@ -62,6 +62,18 @@ async def test_the_log_follows_until_scrolled_away() -> None:
         assert "─ following" in console.text()
 
 
+async def test_the_log_follows_when_its_panel_shrinks() -> None:
+    lines = tuple(f"line {number}" for number in range(500))
+    logs = (LogBatch(lines=lines, next_offset=1),)
+    async with opened(snapshots.only(snapshots.starting()), logs=logs) as console:
+        await console.press("l")
+        assert "line 499" in console.text()
+        await console.push(snapshots.only(replace(snapshots.ready(), id="run-starting")))
+        assert "Throughput" in console.text()
+        assert "line 499" in console.text()
+        assert "─ following" in console.text()
+
+
 async def test_the_log_is_bounded() -> None:
     lines = tuple(f"line {number}" for number in range(MAX_LINES + 50))
     async with opened(READY, logs=(LogBatch(lines=lines, next_offset=1),)) as console:

@@ -55,7 +55,9 @@ class LaunchScreen(ModalScreen[str | None]):
         """Lay out the fields, then problems and command, then the buttons."""
         profiles = [(name, name) for name in self._profiles]
         hosts = [(name, name) for name in self._hosts]
-        first = next(iter(self._profiles))
+        names = list(self._profiles)
+        # Speculative servers are what this console is for; baselines are one choice away.
+        first = next((n for n in names if self._profiles[n].speculation is not None), names[0])
         with Vertical(classes="dialog launch-dialog"):
             with VerticalScroll(id="launch-body", can_focus=False):
                 with Horizontal(classes="field"):

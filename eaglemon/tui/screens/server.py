@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
@@ -64,7 +64,7 @@ class ServerScreen(ConsoleScreen):
 
     def compose_panels(self) -> ComposeResult:
         """Yield the panels from the start-up down to the log."""
-        with Vertical(id="startup", classes="panel"):
+        with VerticalScroll(id="startup", classes="panel"):
             yield self._track
             yield self._below_track
         yield self._cause
@@ -84,6 +84,8 @@ class ServerScreen(ConsoleScreen):
         """Name the panels and follow the log."""
         super().on_mount()
         self._log.add_class("panel")
+        # Switching tabs must show on a wide terminal too, where it moves the focus.
+        self._accept.can_focus = self.query_one("#speed").can_focus = True
         self._accept.border_title = Content("Acceptance ─ tokens per verify step")
         self._cause.border_title = Content("Why it failed")
         self._probe.border_title = Content("Probe")
@@ -111,9 +113,11 @@ class ServerScreen(ConsoleScreen):
         super().switch_tab(number)
         self.set_class(self._tab == len(self.GROUPS) - 1, "-log-tab")
 
-    def show_log(self) -> None:
-        """Bring the log to the front."""
+    def show_log(self) -> bool:
+        """Bring the log to the front; return whether it was not there before."""
+        before = self._log.has_focus
         self.switch_tab(len(self.GROUPS) - 1)
+        return not before
 
     async def _follow_log(self) -> None:
         try:

@@ -45,6 +45,7 @@ class LogView(Log):
         self._total = 0
         self._dropped = 0
         self._ended = False
+        self._following = True
 
     def on_mount(self) -> None:
         """Say that nothing has come yet."""
@@ -84,22 +85,32 @@ class LogView(Log):
             batch = list(self._waiting)
             self._waiting.clear()
             self.write_lines(batch)
+            self._keep_end()
         self._tell()
+
+    def on_resize(self) -> None:
+        """A smaller view still shows the end, when it did before."""
+        self._keep_end()
 
     def action_follow(self) -> None:
         """Go to the end and follow it."""
-        self.scroll_end(animate=False, immediate=True)
-        self._tell(following=True)
+        self._following = True
+        self._keep_end()
+        self._tell()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Keep the title true when scrolling away from the end and back."""
         super().watch_scroll_y(old_value, new_value)
+        self._following = self.is_vertical_scroll_end
         self._tell()
 
-    def _tell(self, *, following: bool | None = None) -> None:
-        if following is None:
-            following = self.is_vertical_scroll_end
-        how = "ended" if self._ended else "following" if following else "not following (G)"
+    def _keep_end(self) -> None:
+        if self._following:
+            self.scroll_end(animate=False, immediate=True, x_axis=False)
+
+    def _tell(self) -> None:
+        follows = "following" if self._following else "not following (G)"
+        how = "ended" if self._ended else follows
         text = f"Log ─ {how}, {units.plural(self._total, 'line')}"
         if self._dropped:
             text += f", {units.count(self._dropped)} left out"
