@@ -7,6 +7,7 @@ prepared snapshots. Methods raise ``EaglemonError`` subclasses only.
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Protocol
 
+from eaglemon.core.experiment_records import Environment
 from eaglemon.core.hosts import HostSpec
 from eaglemon.core.probe import ProbePlan, ProbeProgress
 from eaglemon.core.problems import Problem
@@ -97,6 +98,13 @@ class Eaglemon(Protocol):
 
     def probe_plan(self, server_id: str, overrides: Mapping[str, str] | None = None) -> ProbePlan:
         """Return the profile's probe with ``overrides`` (``requests``, ``workload``, ...)."""
+        ...
+
+    async def environment(self, server_id: str) -> Environment:
+        """Return releases, driver, GPUs and resolved arguments of a running server.
+
+        What cannot be found out is in its ``notes``; raises ``UsageError`` for an unknown server.
+        """
         ...
 
     def logs(

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from eaglemon.app.broadcast import Broadcast
+from eaglemon.app.environment import environment_of
 from eaglemon.app.host import Host
 from eaglemon.app.keeper import Keeper
 from eaglemon.app.logs import follow_log
@@ -15,6 +16,7 @@ from eaglemon.app.preflight import check_launch
 from eaglemon.app.probe_runs import ProbeRuns
 from eaglemon.app.runs import profile_of
 from eaglemon.app.server_view import server_view
+from eaglemon.core.experiment_records import Environment
 from eaglemon.core.hosts import HostSample, HostSpec
 from eaglemon.core.probe import ProbePlan, ProbeProgress, Prompt
 from eaglemon.core.problems import Problem, did_you_mean
@@ -282,6 +284,11 @@ class Hub:
         if self._probes.knows(server_id):
             return await self._probes.run_at(server_id, chosen, seen)
         return await self._probes.run(self._keeper(server_id), chosen, seen)
+
+    async def environment(self, server_id: str) -> Environment:
+        """Return what a running server runs on."""
+        now, wall = self._clock.monotonic(), self._clock.wall()
+        return await environment_of(self._keeper(server_id), now=now, wall=wall)
 
     def logs(
         self, server_id: str, *, follow: bool, tail: int | None = None

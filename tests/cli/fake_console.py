@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 
+from eaglemon.core.experiment_records import Environment
 from eaglemon.core.hosts import GpuProcess, GpuSample, HostSample, HostSpec, LinkState
 from eaglemon.core.phases import Phase
 from eaglemon.core.probe import ProbeFigures, ProbePlan, ProbeProgress, Prompt, Spread
@@ -226,6 +227,9 @@ class FakeConsole:
             requests=int(values["requests"]),
             concurrency=int(values["concurrency"]),
         )
+
+    async def environment(self, server_id: str) -> Environment:
+        return Environment(host="gpu-a", engine="sglang", resolved={"page_size": "1"})
 
     async def logs(
         self, server_id: str, *, follow: bool, tail: int | None = None
