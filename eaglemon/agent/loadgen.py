@@ -124,8 +124,6 @@ class Answer:
         self.body = b""
         self.tokens = 0
         self.events: List[Event] = []
-        self.started = False
-        """At least one byte has arrived."""
         self._paths = count_paths
         self._sse = Events()
         self._last: Deque[Tuple[Event, str]] = deque(maxlen=LAST_EVENTS)
@@ -175,8 +173,6 @@ class Connection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.open = False
-        self.used = False
-        """It has carried a whole answer."""
         self._transport: Optional[asyncio.Transport] = None
         self._answer: Optional[Answer] = None
         self._done: Optional["asyncio.Future[None]"] = None
@@ -217,7 +213,6 @@ class Connection(asyncio.Protocol):
         if self._answer is None:
             self.close()
             return
-        self._answer.started = True
         try:
             self._read(data, now)
         except BrokenError as error:
@@ -249,7 +244,6 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def _finish(self) -> None:
-        self.used = True
         if self._done is not None and not self._done.done():
             self._done.set_result(None)
 
@@ -434,13 +428,8 @@ class Load:
             answer = Answer(number, self._given["count_paths"], time.monotonic())
             self._under_way[number] = answer
             data = self._request(prefix + self._given["texts"][index])
-            while connection is not None:
-                used = connection.used
+            if connection is not None:
                 reason = await self._send(connection, data, answer)
-                # The server may close an idle connection just when the request is under way.
-                if not (reason and used and not answer.started and not connection.open):
-                    break
-                connection, reason = await self._connect()
             del self._under_way[number]
             self._report(answer, reason)
         if connection is not None:
@@ -468,7 +457,6 @@ class Load:
         except BrokenError as error:
             return str(error)
         except asyncio.TimeoutError:
-            answer.started = True  # It was seen, and must not be sent again.
             return "no end within %g s" % limit_s
         return ""
 

@@ -17,7 +17,7 @@ class Answer:
         self._decoder = decoder
         self._sse = SseDecoder()
         self._arrivals: list[Arrival] = []
-        self._counted = 0
+        self._received = 0
         self._end: AnswerSeen | None = None
         self.failure: str | None = None
         """The engine said that it failed."""
@@ -27,7 +27,7 @@ class Answer:
     @property
     def tokens(self) -> int:
         """Tokens received so far."""
-        return sum(arrival.tokens for arrival in self._arrivals)
+        return self._received
 
     def feed(self, chunk: bytes, at_s: float) -> None:
         """Take bytes that arrived ``at_s`` after the request was sent."""
@@ -42,15 +42,15 @@ class Answer:
     def take_events(self, events: Sequence[object]) -> None:
         """Take the events of a generator on the host: [seconds, running number, data].
 
-        The number counts the tokens where there is one; the data that was kept says the rest.
+        The number counts the tokens where there is one; the data that was kept says the rest. A
+        number whose chunk carries no tokens (the usage of the whole answer) is no arrival.
         """
         for event in events:
             at_s, running, data = _event(event)
-            if running is not None:
-                self._arrive(running - self._counted, at_s)
-                self._counted = max(running, self._counted)
-            if data is not None:
-                self._decode(SseEvent(data=data), at_s, count=running is None)
+            if running is None:
+                self._decode(SseEvent(data=data or ""), at_s, count=True)
+            elif data is None or self._decode(SseEvent(data=data), at_s, count=False):
+                self._arrive(running - self._received, at_s)
 
     def refuse(self, status: int, body: bytes) -> None:
         """Take an answer that is no stream."""
@@ -85,20 +85,25 @@ class Answer:
             error=error,
         )
 
-    def _decode(self, event: SseEvent, at_s: float, *, count: bool) -> None:
+    def _decode(self, event: SseEvent, at_s: float, *, count: bool) -> bool:
+        """Take what an event says, its tokens with ``count``; return whether it carries any."""
+        carries = False
         for seen in self._decoder.feed(event):
             match seen:
                 case TokensSeen(new_tokens=tokens):
+                    carries = True
                     if count:
                         self._arrive(tokens, at_s)
                 case AnswerSeen():
                     self._end = seen
                 case StreamFailed(message=message):
                     self.failure = message
+        return carries
 
     def _arrive(self, tokens: int, at_s: float) -> None:
         if tokens > 0:
             self._arrivals.append(Arrival(at_s=at_s, tokens=tokens))
+            self._received += tokens
 
 
 def _event(event: object) -> tuple[float, int | None, str | None]:
