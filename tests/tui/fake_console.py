@@ -114,6 +114,9 @@ class FakeConsole:
             raise self.stop_error
         return self.find(server_id)
 
+    def relaunch_plan(self, server_id: str, *, forced_length: float | None = None) -> LaunchPlan:
+        raise ServerError(f"{server_id} is not started again, whatever {forced_length}")
+
     async def reach(self, url: str, *, host: str, api_key: str | None = None) -> str:
         self.calls.append(("reach", url, host, api_key))
         return url

@@ -4,8 +4,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
-from textual.content import Content
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from eaglemon.core.views import ServerView, Snapshot
 from eaglemon.tui import panels
@@ -14,6 +13,7 @@ from eaglemon.tui.settings import Settings
 from eaglemon.tui.widgets.host_list import HostList, host_of
 from eaglemon.tui.widgets.row_list import RowList
 from eaglemon.tui.widgets.server_list import ServerList
+from eaglemon.tui.widgets.text_panel import TextPanel, set_title
 
 
 class FleetScreen(ConsoleScreen):
@@ -30,7 +30,7 @@ class FleetScreen(ConsoleScreen):
         self._had_servers = False
         self._hosts = HostList(id="hosts")
         self._servers = ServerList(id="servers")
-        self._preview = Static(id="preview", classes="panel")
+        self._preview = TextPanel(id="preview", classes="panel")
         self._filter = Input(
             placeholder="part of a name; enter keeps it, esc clears it", id="filter"
         )
@@ -141,10 +141,10 @@ class FleetScreen(ConsoleScreen):
         if server is None:
             return
         width = self._preview.content_size.width or self.size.width // 2 - 4
-        self._preview.border_title = Content("selected server ─ enter opens it")
-        self._preview.update(panels.preview(server, width, self._settings.zone))
+        set_title(self._preview, "selected server ─ enter opens it")
+        self._preview.show(panels.preview(server, width, self._settings.zone))
 
     def _titles(self) -> None:
         mark = f" ─ filter: {self._filter.value}" if self._filter.value else ""
-        self._hosts.border_title = Content(f"Hosts and GPUs{mark}")
-        self._servers.border_title = Content(f"Servers{mark}")
+        set_title(self._hosts, f"Hosts and GPUs{mark}")
+        set_title(self._servers, f"Servers{mark}")

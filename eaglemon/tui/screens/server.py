@@ -4,9 +4,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Static
 
 from eaglemon.app.api import Eaglemon
 from eaglemon.core import units
@@ -19,6 +17,7 @@ from eaglemon.tui.settings import Settings
 from eaglemon.tui.widgets.log_view import LogView
 from eaglemon.tui.widgets.phase_track import PhaseTrack
 from eaglemon.tui.widgets.strip_chart import StripChart
+from eaglemon.tui.widgets.text_panel import TextPanel, set_title
 
 LOG_TAIL = 2_000
 """Lines of the log that are read when the screen opens."""
@@ -45,16 +44,19 @@ class ServerScreen(ConsoleScreen):
         self._api = api
         self._server: ServerView | None = None
         self._now = 0.0
-        self._title = Static(id="server-title")
+        self._title = TextPanel(id="server-title")
+        self._startup = VerticalScroll(id="startup", classes="panel")
+        self._measure = Horizontal(id="measure")
+        self._speed = Vertical(id="speed", classes="panel")
         self._track = PhaseTrack()
-        self._below_track = Static(id="below-track")
-        self._cause = Static(id="cause", classes="panel")
-        self._stop = Static(id="stop", classes="panel")
-        self._accept = Static(id="accept", classes="panel")
-        self._probe = Static(id="probe", classes="panel")
-        self._load = Static(id="load")
-        self._speed_chart = StripChart("$chart-speed", id="speed-chart")
-        self._accept_caption = Static(id="accept-caption")
+        self._below_track = TextPanel(id="below-track")
+        self._cause = TextPanel(id="cause", classes="panel")
+        self._stop = TextPanel(id="stop", classes="panel")
+        self._accept = TextPanel(id="accept", classes="panel")
+        self._probe = TextPanel(id="probe", classes="panel")
+        self._load = TextPanel(id="load")
+        self._speed_chart = StripChart("$chart-speed", least_high=50.0, id="speed-chart")
+        self._accept_caption = TextPanel(id="accept-caption")
         self._accept_chart = StripChart("$chart-accept", low=1.0, id="accept-chart")
         self._log = LogView(flush_s=settings.pace.log_s, id="log")
 
@@ -64,14 +66,14 @@ class ServerScreen(ConsoleScreen):
 
     def compose_panels(self) -> ComposeResult:
         """Yield the panels from the start-up down to the log."""
-        with VerticalScroll(id="startup", classes="panel"):
+        with self._startup:
             yield self._track
             yield self._below_track
         yield self._cause
         yield self._stop
-        with Horizontal(id="measure"):
+        with self._measure:
             yield self._accept
-            with Vertical(id="speed", classes="panel"):
+            with self._speed:
                 yield self._load
                 yield self._speed_chart
                 yield self._accept_caption
@@ -85,11 +87,11 @@ class ServerScreen(ConsoleScreen):
         super().on_mount()
         self._log.add_class("panel")
         # Switching tabs must show on a wide terminal too, where it moves the focus.
-        self._accept.can_focus = self.query_one("#speed").can_focus = True
-        self._accept.border_title = Content("Acceptance ─ tokens per verify step")
-        self._cause.border_title = Content("Why it failed")
-        self._probe.border_title = Content("Probe")
-        self.query_one("#speed").border_title = Content("Throughput")
+        self._accept.can_focus = self._speed.can_focus = True
+        set_title(self._accept, "Acceptance ─ tokens per verify step")
+        set_title(self._cause, "Why it failed")
+        set_title(self._probe, "Probe")
+        set_title(self._speed, "Throughput")
         self.run_worker(self._follow_log(), group="log", exclusive=True)
 
     def current_server(self) -> ServerView | None:
@@ -134,42 +136,42 @@ class ServerScreen(ConsoleScreen):
 
     def _draw(self, server: ServerView) -> None:
         width = self.size.width
-        self._title.update(panels.title_line(server, width - 2, self._settings.zone))
+        self._title.show(panels.title_line(server, width - 2, self._settings.zone))
         inner = _inner_width(self._below_track, width - 4)
         self._track.show(server.phases)
         notes = panels.startup_notes(server, inner)
         health = [] if server.state.ended else [panels.health_line(server.health, inner)]
-        self._below_track.update(lines([*health, *notes]))
-        self.query_one("#startup").border_title = Content(_startup_title(server))
+        self._below_track.show(lines([*health, *notes]))
+        set_title(self._startup, _startup_title(server))
         self._set(self._cause, server.cause is not None)
         if server.cause is not None:
-            self._cause.update(panels.cause(server.cause, width - 4))
+            self._cause.show(panels.cause(server.cause, width - 4))
         self._set(self._stop, server.stop is not None)
         if server.stop is not None:
-            self._stop.border_title = Content("Stop")
-            self._stop.update(panels.stop(server.stop, server.state, width - 4))
+            set_title(self._stop, "Stop")
+            self._stop.show(panels.stop(server.stop, server.state, width - 4))
         # Where there is nothing to measure, the log gets the room.
-        self.query_one("#measure").set_class(not _measured(server), "-nothing")
+        self._measure.set_class(not _measured(server), "-nothing")
         self._draw_measurements(server)
         self._set(self._probe, server.probe is not None)
         if server.probe is not None:
-            self._probe.update(panels.probe(server.probe, _inner_width(self._probe, width - 4)))
+            self._probe.show(panels.probe(server.probe, _inner_width(self._probe, width - 4)))
 
     def _draw_measurements(self, server: ServerView) -> None:
         width = self.size.width
         inner = _inner_width(self._accept, width - 4)
-        self._accept.update(panels.acceptance(server.acceptance, server, inner))
-        self._load.update(panels.load_line(server.load, _inner_width(self._load, width - 4)))
+        self._accept.show(panels.acceptance(server.acceptance, server, inner))
+        self._load.show(panels.load_line(server.load, _inner_width(self._load, width - 4)))
         self._speed_chart.show(server.tok_s_history, self._now)
         ceiling = server.acceptance.ceiling if server.acceptance else None
         if ceiling is None and server.speculation is not None:
             ceiling = server.speculation.ceiling
         speculates = server.speculation is not None
-        height = self.query_one("#speed").content_size.height
+        height = self._speed.content_size.height
         # One readable chart is better than two that are not; the figure has a tab of its own.
         both = speculates and (height == 0 or height >= _BOTH_CHARTS_HEIGHT)
         self._accept_caption.display = self._accept_chart.display = both
-        self._accept_caption.update(panels.accept_line(server.acceptance))
+        self._accept_caption.show(panels.accept_line(server.acceptance))
         self._accept_chart.show(
             server.accept_history, self._now, high=float(ceiling) if ceiling else None
         )

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Log
 
 from eaglemon.core import units
 from eaglemon.tui.columns import plain
+from eaglemon.tui.widgets.text_panel import set_title
 
 MAX_LINES = 20_000
 _LONGEST_LINE = 2_000
@@ -114,4 +114,4 @@ class LogView(Log):
         text = f"Log ─ {how}, {units.plural(self._total, 'line')}"
         if self._dropped:
             text += f", {units.count(self._dropped)} left out"
-        self.border_title = Content(text)
+        set_title(self, text)

@@ -32,6 +32,8 @@ class PhaseTrack(Widget):
 
     def show(self, phases: tuple[PhaseView, ...]) -> None:
         """Show these phases, in order."""
+        if phases == self._phases:
+            return
         changed_height = len(phases) != len(self._phases) or _stages(phases) != _stages(
             self._phases
         )

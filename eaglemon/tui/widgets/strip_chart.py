@@ -30,7 +30,8 @@ class StripChart(Widget):
     """One series over the last ``window_s`` seconds.
 
     The scale starts at ``low``. Its upper end is ``high`` where given; otherwise it is the next
-    round number above the largest value so far, and never shrinks while the chart lives.
+    round number above the largest value so far, ``least_high`` at least, and never shrinks while
+    the chart lives.
     """
 
     DEFAULT_CSS = """
@@ -43,6 +44,7 @@ class StripChart(Widget):
         *,
         low: float = 0.0,
         high: float | None = None,
+        least_high: float = 1.0,
         window_s: float = 300.0,
         gap_s: float = 30.0,
         id: str | None = None,  # noqa: A002 (Textual's own name)
@@ -51,11 +53,12 @@ class StripChart(Widget):
         self._style = style
         self._low = low
         self._fixed_high = high
-        self._high = 1.0 if high is None else high
+        self._high = least_high if high is None else high
         self._window_s = window_s
         self._gap_s = gap_s
         self._series: Series = ()
         self._now = 0.0
+        self._picture: tuple[float, float, tuple[float, float] | None] | None = None
 
     def show(self, series: Series, now: float, *, high: float | None = None) -> None:
         """Show ``series`` up to ``now``; ``high`` fixes the upper end of the scale."""
@@ -64,6 +67,14 @@ class StripChart(Widget):
         elif self._fixed_high is None:
             largest = max((value for _, value in series), default=0.0)
             self._high = max(self._high, nice_ceiling(largest))
+        # The picture moves by whole dots: drawing it in between would send the same again.
+        dots = max(1, (self.size.width - _LABEL_WIDTH - 1) * 2)
+        dot_s = self._window_s / dots
+        now = math.ceil(now / dot_s) * dot_s
+        picture = (now, self._high, series[-1] if series else None)
+        if picture == self._picture:
+            return
+        self._picture = picture
         self._series, self._now = series, now
         self.refresh()
 
