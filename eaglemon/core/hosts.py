@@ -63,6 +63,20 @@ class HostFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MigInstance:
+    """A part of a GPU that MIG has cut off: its own memory, its own processes."""
+
+    uuid: str
+    """The driver's ``MIG-...``, or ``<GPU>/<GI>/<CI>`` where only the numbers are known."""
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
+    name: str | None = None
+    """Such as ``1g.5gb``."""
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSample:
     """One GPU at one moment, as NVML reports it (v2 ``used``, without the reserved part)."""
 
@@ -77,6 +91,18 @@ class GpuSample:
     temperature_c: int | None = None
     power_w: float | None = None
     power_limit_w: float | None = None
+    bus_id: str | None = None
+    """PCI address with its domain, such as ``00000008:01:00.0``."""
+    memory_is_host: bool = False
+    """The GPU has no memory of its own: used and total are those of the host's memory."""
+    throttle: tuple[str, ...] | None = None
+    """Why the clocks are held back, in words; empty: they are not; ``None``: not known."""
+    ecc_uncorrected: int | None = None
+    """Uncorrected memory errors since the driver was loaded."""
+    xid: int | None = None
+    """Number of the last critical event (XID) that the driver reported while it was watched."""
+    mig: tuple[MigInstance, ...] | None = None
+    """Instances of a GPU in MIG mode; ``None`` where the mode is off or not known."""
     error: str | None = None
     """What the driver said when this GPU could not be read (``GPU is lost``)."""
 
@@ -92,6 +118,11 @@ class GpuProcess:
     command: str | None = None
     """Command line as ``/proc`` has it, spaces between arguments; ``None`` where unreadable."""
     container: str | None = None
+    """Name of its container, or the short id where the name is not to be had."""
+    container_pid: int | None = None
+    """Its PID inside the container."""
+    mig_uuid: str | None = None
+    """The MIG instance that it runs on."""
     run_id: str | None = None
     """The eaglemon run it belongs to."""
 
@@ -108,6 +139,10 @@ class HostSample:
     """How long the driver calls took."""
     driver_error: str | None = None
     """Set when NVML as a whole does not answer (``Driver/library version mismatch``)."""
+    processes_known: bool = True
+    """False where an empty list of processes proves nothing (Tegra; a driver that refuses)."""
+    notes: tuple[str, ...] = ()
+    """What else to know of the GPUs: those given to a virtual machine, for one."""
 
     def memory_used_bytes(self, uuids: frozenset[str]) -> int | None:
         """Sum of used memory over the named GPUs; ``None`` when one of them is not known."""
