@@ -1,6 +1,8 @@
 """The questions a server is asked to prove that it serves."""
 
+import asyncio
 import json
+from dataclasses import dataclass
 
 from eaglemon.core.profiles import Limits
 from eaglemon.core.views import HealthVerdict
@@ -19,15 +21,21 @@ _SHOWN_COMMAND = 60
 
 
 async def ask_health(
-    http: HttpClient, engine: Engine, limits: Limits
+    http: HttpClient, engine: Engine, limits: Limits, *, limit_s: float
 ) -> tuple[HealthVerdict, int | None, str]:
-    """Poll the health path once; return the verdict, the HTTP status and what went wrong."""
+    """Poll the health path once; return the verdict, the HTTP status and what went wrong.
+
+    ``limit_s`` is that of the whole request, however it drips.
+    """
     try:
-        answer = await http.request(
-            "GET",
-            engine.endpoints.health,
-            limits=HttpLimits(connect_s=limits.health_connect_s, read_s=limits.health_total_s),
-        )
+        async with asyncio.timeout(limits.health_connect_s + limit_s):
+            answer = await http.request(
+                "GET",
+                engine.endpoints.health,
+                limits=HttpLimits(connect_s=limits.health_connect_s, read_s=limit_s),
+            )
+    except TimeoutError:
+        return HealthVerdict.TIMED_OUT, None, f"no whole answer within {limit_s:.0f} s"
     except HttpError as error:
         return _VERDICTS[error.kind], None, error.message
     return engine.health_verdict(answer.status), answer.status, ""
@@ -47,26 +55,40 @@ async def ask_model(http: HttpClient, engine: Engine, limits: Limits) -> str | N
     return name if isinstance(name, str) else None
 
 
-async def ask_token(http: HttpClient, engine: Engine, model: str, limits: Limits) -> None:
+async def ask_token(http: HttpClient, engine: Engine, model: str, *, limit_s: float) -> None:
     """Have the server generate one token; raises ``ServerError`` when it does not."""
     call = engine.generate(GenerateRequest(prompt="Hello", model=model, max_tokens=1, stream=False))
     answer = await http.request(
-        call.method, call.path, body=call.body, limits=HttpLimits(read_s=limits.first_token_s)
+        call.method, call.path, body=call.body, limits=HttpLimits(read_s=limit_s)
     )
     if answer.status != 200:
         body = answer.body[:_SHOWN_BODY].decode("utf-8", "replace").strip()
         raise ServerError(f"the first generation got HTTP {answer.status}: {body}")
 
 
-async def stranger_on(link: AgentLink, port: int, pids: frozenset[int]) -> str | None:
-    """Say who answers on ``port`` when it is none of ``pids``; ``None`` when it may be ours.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """Who answers on a server's port; by default not known."""
+
+    ours: bool = False
+    """A process of the run was seen to listen."""
+    stranger: str | None = None
+    """Who listens in its place, in words."""
+
+
+async def listener_on(link: AgentLink, port: int, pids: frozenset[int]) -> Listener:
+    """Say who answers on ``port``: one of ``pids``, another process, or nobody knows.
 
     Another server on the same port gives good answers for one that is failing. A listener whose
     process cannot be seen (another user's, another container's) proves nothing either way.
     """
     listeners = (await link.check_host(port=port)).listeners
-    if not listeners or any(one.pid is None or one.pid in pids for one in listeners):
-        return None
+    if any(one.pid in pids for one in listeners if one.pid is not None):
+        return Listener(ours=True)
+    if not listeners or any(one.pid is None for one in listeners):
+        return Listener()
     other = listeners[0]
     command = f" ({other.command[:_SHOWN_COMMAND]})" if other.command else ""
-    return f"port {port} is answered by PID {other.pid}{command}, which is not this server"
+    return Listener(
+        stranger=f"port {port} is answered by PID {other.pid}{command}, which is not this server"
+    )

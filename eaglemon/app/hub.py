@@ -8,6 +8,7 @@ from typing import Protocol, Self
 
 from eaglemon.app.broadcast import Broadcast
 from eaglemon.app.environment import environment_of
+from eaglemon.app.history import MemoryHistory, StartHistory
 from eaglemon.app.host import Host
 from eaglemon.app.keeper import Keeper
 from eaglemon.app.logs import follow_log
@@ -66,7 +67,9 @@ class Hub:
         connect: Callable[[HostSpec], Transport],
         workload: Callable[[str], tuple[Prompt, ...]],
         clock: Clock | None = None,
+        history: StartHistory | None = None,
     ) -> None:
+        self._history = history or MemoryHistory()
         self._clock = clock or SystemClock()
         self._profiles = profiles
         self._changes = Broadcast()
@@ -361,6 +364,7 @@ class Hub:
             clock=self._clock,
             changed=self._changes.notify,
             check=self.check,
+            history=self._history,
         )
 
     def _keeper(self, server_id: str) -> Keeper:

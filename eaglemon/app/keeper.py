@@ -9,7 +9,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from datetime import datetime
 
-from eaglemon.app.health import ask_health, ask_model, ask_token, stranger_on
+from eaglemon.app.health_watch import HealthWatch
+from eaglemon.app.history import MemoryHistory, PastStarts, StartHistory
+from eaglemon.app.hooks import run_hooks
 from eaglemon.app.host import Host
 from eaglemon.app.memory import release_steps
 from eaglemon.app.meter import Meter
@@ -26,7 +28,7 @@ from eaglemon.core.probe import ProbeProgress
 from eaglemon.core.problems import Problem, Severity
 from eaglemon.core.profiles import Profile
 from eaglemon.core.runs import RunRecord, RunStatus
-from eaglemon.core.views import HealthVerdict, HealthView, LaunchPlan, ServerState
+from eaglemon.core.views import LaunchPlan, ServerState
 from eaglemon.engines.base import Engine
 from eaglemon.errors import AgentError, EaglemonError, HostError, LinkLostError
 from eaglemon.io.clock import Clock
@@ -47,6 +49,7 @@ class Keeper:
         clock: Clock,
         changed: Callable[[], None],
         check: Callable[[LaunchPlan], Awaitable[list[Problem]]],
+        history: StartHistory | None = None,
     ) -> None:
         self.host = host
         self.engine = engine
@@ -70,9 +73,11 @@ class Keeper:
         self._force = False
         self._tasks = TaskBag("server")
         self._http: HttpClient | None = None
-        self._polls = 0
-        self._ours = False
-        """The process that listens on the port is known to be one of the run's."""
+        self._stop_asked = False
+        self.past = PastStarts(history or MemoryHistory(), host.spec.name, profile)
+        self._health = HealthWatch(
+            self, clock, opened=lambda at: self.log.track.enter(Phase.HTTP_OPEN, at)
+        )
 
     # Ways in.
 
@@ -83,6 +88,7 @@ class Keeper:
         wall = datetime.fromtimestamp(self._clock.wall()).astimezone()
         self._request = request_of(plan, self.host.sample, wall)
         self.id = self._request.id
+        self._tasks.start("history", self.past.recall())
         self.feed(events.LaunchAsked())
 
     def adopt(self, status: RunStatus) -> None:
@@ -96,6 +102,8 @@ class Keeper:
             history_bytes=status.activity.log_bytes if status.activity else 0,
         )
         self.status_seen(status)
+        if self.machine.state.starting:
+            self._tasks.start("history", self.past.recall())
 
     def status_seen(self, status: RunStatus) -> None:
         """Take the host's account of the run."""
@@ -103,7 +111,8 @@ class Keeper:
         self.status = status
         self.record = status.record
         self.seen.pids_ever |= self.pids
-        self._note_activity(status)
+        if status.activity is not None:
+            self.seen.note_activity(status.activity, self._clock.monotonic())
         if self.machine.state is ServerState.SPAWNING:
             return  # The spawn's own answer comes first; it looks at the status again.
         before = self.machine.state
@@ -132,15 +141,22 @@ class Keeper:
         """Take the news that the host cannot be reached."""
         self._tasks.cancel("log")
         self._tasks.cancel("metrics")
+        self._tasks.cancel("pulse")
         self._http = None
         self.feed(events.LinkLost(reason=reason))
 
     def stop(self, grace_s: float) -> None:
         """Stop the server."""
+        self._stop_asked = True
         self.feed(events.StopAsked(grace_s=grace_s))
+
+    async def hooks_done(self) -> None:
+        """Wait until the hooks after a stop have ended."""
+        await self._tasks.finish("hooks")
 
     async def close(self) -> None:
         """Let go of the server; it keeps running."""
+        await self._tasks.finish("history")
         await self._tasks.close()
         if self._http is not None:
             await self._http.close()
@@ -156,6 +172,11 @@ class Keeper:
             return self.log.caught_up
         asked = self.seen.health is not None and self.machine.state is not ServerState.WARMING
         return self.log.caught_up and (asked or not self.machine.state.starting)
+
+    @property
+    def state(self) -> ServerState:
+        """The state of the machine."""
+        return self.machine.state
 
     @property
     def pids(self) -> frozenset[int]:
@@ -206,16 +227,27 @@ class Keeper:
                     self.http, self.engine, self.meter, self._clock, self._metrics_seen
                 )
                 self._tasks.start("metrics", metrics)
+                if not self.engine.health_generates:
+                    self._tasks.start("pulse", self._health.pulse())
+                phases = self.log.track.views(now)
+                self._tasks.start(
+                    "history", self.past.remember(self.id, self.launched_wall, phases)
+                )
+            case ServerState.STOPPING | ServerState.RELEASING:
+                self._tasks.cancel("pulse")
             case ServerState.FAILED:
                 self.log.track.fail(now)
                 self._end()
             case ServerState.STOPPED:
                 self._end()
+                if self._stop_asked and self.profile.hooks.after_stop:
+                    self._tasks.start("hooks", self._after_stop())
             case _:
                 pass
 
     def _end(self) -> None:
         self._tasks.cancel("metrics")
+        self._tasks.cancel("pulse")
         exit_ = self.machine.exit
         failed = self.machine.state is ServerState.FAILED
         if exit_ is not None and exit_.at is not None and (failed or self.plan is None):
@@ -230,9 +262,9 @@ class Keeper:
             case events.Spawn():
                 self._tasks.start("spawn", self._spawn())
             case events.PollHealth(after_s=after_s):
-                self._tasks.start("health", self._poll_health(after_s))
+                self._tasks.start("health", self._health.poll(after_s))
             case events.AskToken(after_s=after_s):
-                self._tasks.start("token", self._ask_token(after_s))
+                self._tasks.start("token", self._health.first_token(after_s))
             case events.StopRun(grace_s=grace_s):
                 self._tasks.start("stop", self._stop_run(grace_s))
             case events.WatchMemory():
@@ -264,6 +296,7 @@ class Keeper:
 
     async def _spawn(self) -> None:
         try:
+            await self._run_hooks(self.profile.hooks.before_launch)
             record = await self.host.link.start_run(self._request)
         except LinkLostError as error:
             # The host may have started it all the same: it will say so when it is back.
@@ -278,46 +311,6 @@ class Keeper:
         self._follow_log()
         if self.status is not None:
             self.status_seen(self.status)
-
-    async def _poll_health(self, after_s: float) -> None:
-        await self._clock.sleep(after_s)
-        started = self._clock.monotonic()
-        code: int | None = None
-        try:
-            verdict, code, detail = await ask_health(self.http(), self.engine, self.profile.limits)
-            if code is not None and not self._ours:
-                stranger = await stranger_on(self.host.link, self.profile.port, self.pids)
-                self._ours = stranger is None
-                if stranger is not None:
-                    verdict, code, detail = HealthVerdict.REFUSED, None, stranger
-        except HostError as error:
-            verdict, detail = HealthVerdict.UNKNOWN, error.message
-        now = self._clock.monotonic()
-        self._polls += 1
-        self.seen.health = HealthView(
-            verdict=verdict,
-            code=code,
-            latency_s=now - started if code is not None else None,
-            age_s=0.0,
-            polls=self._polls,
-            detail=detail,
-        )
-        self.seen.health_at = now
-        if code is not None and self.machine.state is ServerState.STARTING:
-            self.log.track.enter(Phase.HTTP_OPEN, now)
-        self.feed(events.HealthSeen(verdict=verdict))
-
-    async def _ask_token(self, after_s: float) -> None:
-        await self._clock.sleep(after_s)
-        try:
-            limits = self.profile.limits
-            name = await ask_model(self.http(), self.engine, limits)
-            self.model_name = name or self.model_name
-            await ask_token(self.http(), self.engine, self.model_name, limits)
-        except EaglemonError as error:
-            self.feed(events.TokenFailed(reason=error.message))
-            return
-        self.feed(events.TokenSeen())
 
     async def _stop_run(self, grace_s: float) -> None:
         try:
@@ -364,7 +357,7 @@ class Keeper:
         )
         if opened and self.machine.state is ServerState.STARTING:
             # The log tells first: ask now instead of at the next poll.
-            self._tasks.start("health", self._poll_health(0.0))
+            self._tasks.start("health", self._health.poll(0.0))
         if any(isinstance(event, FaultSeen) and event.cause == "port-in-use" for event in heard):
             self.feed(events.PortTaken())
             self._tasks.start("stranger", self._name_stranger())
@@ -372,16 +365,30 @@ class Keeper:
 
     async def _name_stranger(self) -> None:
         with suppress(HostError):
-            pids = self.pids
-            self.seen.stranger = await stranger_on(self.host.link, self.profile.port, pids)
+            self.seen.stranger = await self._health.name_stranger()
             self._changed()
 
     def _metrics_seen(self, moved: bool) -> None:  # noqa: FBT001 -- called by follow_metrics only
         if moved:
+            self.seen.counters_moved_at = self._clock.monotonic()
             self.feed(events.CountersMoved())
         self._changed()
 
-    def _note_activity(self, status: RunStatus) -> None:
-        if status.activity is not None and status.activity != self.seen.activity:
-            self.seen.activity = status.activity
-            self.seen.moved_at = self._clock.monotonic()
+    # Hooks.
+
+    async def _run_hooks(self, lines: tuple[str, ...]) -> None:
+        if lines:
+            await run_hooks(
+                self.host.link,
+                lines,
+                env=self.profile.env,
+                workdir=self.profile.workdir,
+                limit_s=self.profile.limits.hook_s,
+            )
+
+    async def _after_stop(self) -> None:
+        try:
+            await self._run_hooks(self.profile.hooks.after_stop)
+        except EaglemonError as error:
+            self.preflight_notes.append(f"after_stop: {error.message}")
+        self._changed()

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from eaglemon.core.release import Release
 from eaglemon.core.runs import RunActivity
+from eaglemon.core.stall import WINDOW_S, has_moved, reads_or_writes
 from eaglemon.core.views import HealthView
 
 
@@ -15,7 +16,13 @@ class Seen:
     health_at: float = 0.0
     moved_at: float = 0.0
     """When CPU, disk reads or GPU memory of the run last moved."""
+    worked_at: float = 0.0
+    """When anything but the CPU last moved: a core also spins in a deadlock."""
     activity: RunActivity | None = None
+    """The reading that the next ones are compared with."""
+    activity_at: float = 0.0
+    counters_moved_at: float | None = None
+    """When the server's own counters last showed work."""
     memory_bytes: int | None = None
     held_uuids: set[str] = field(default_factory=set)
     pids_ever: set[int] = field(default_factory=set)
@@ -24,3 +31,14 @@ class Seen:
     stranger: str | None = None
     """Who has the port that this server wanted."""
     ended_wall: float | None = None
+
+    def note_activity(self, after: RunActivity, now: float) -> None:
+        """Compare a reading with an earlier one, and note at monotonic ``now`` what moved."""
+        before, elapsed_s = self.activity, now - self.activity_at
+        moved = before is None or has_moved(before, after, elapsed_s)
+        if before is None or reads_or_writes(before, after):
+            self.worked_at = now
+        if moved:
+            self.moved_at = now
+        if moved or elapsed_s > WINDOW_S:
+            self.activity, self.activity_at = after, now

@@ -5,22 +5,22 @@ from dataclasses import replace
 from eaglemon.app.keeper import Keeper
 from eaglemon.app.runs import notes_of
 from eaglemon.core.diagnosis import GENERIC_CAUSE
+from eaglemon.core.eta import Eta, estimate
 from eaglemon.core.phases import PHASE_TITLES, Phase
+from eaglemon.core.stall import stall_limit
 from eaglemon.core.startup import StartupTrack
 from eaglemon.core.units import duration, memory
 from eaglemon.core.views import (
     AcceptanceView,
     CauseView,
     ExitView,
+    HealthVerdict,
     PhaseView,
     ServerState,
     ServerView,
     StopView,
 )
 from eaglemon.engines.reading import remedy_that_holds, settings_of
-
-STALL_AFTER_S = 120.0
-"""Nothing of a start moved for so long: log, CPU, disk reads, GPU memory."""
 
 
 def server_view(keeper: Keeper, *, now: float, wall: float) -> ServerView:
@@ -33,7 +33,12 @@ def server_view(keeper: Keeper, *, now: float, wall: float) -> ServerView:
     health = replace(seen.health, age_s=now - seen.health_at) if seen.health else None
     exit_ = machine.exit
     cause = _cause(keeper) if machine.state is ServerState.FAILED else None
-    stalled = machine.state.starting and now - _moved_at(keeper) > STALL_AFTER_S
+    starting = machine.state.starting
+    rest_s = now - _moved_at(keeper)
+    stalled = starting and rest_s > stall_limit(keeper.log.track.current, profile.stall_limits)
+    eta = Eta()
+    if starting:
+        phases, eta = estimate(phases, keeper.past.times)
     command_line = keeper.plan.shell_line if keeper.plan else ""
     if not command_line and record is not None:
         command_line = notes_of(record).shell_line or " ".join(record.argv)
@@ -57,6 +62,8 @@ def server_view(keeper: Keeper, *, now: float, wall: float) -> ServerView:
         ready_at=_ready_at(keeper, phases),
         age_s=max(0.0, end - keeper.launched_wall),
         phases=phases,
+        ready_eta_s=eta.ready_s,
+        eta_source=eta.source or "",
         health=health,
         acceptance=_acceptance(keeper, now) if machine.was_ready and not ended else None,
         load=keeper.meter.load(now) if machine.was_ready and not ended else None,
@@ -89,10 +96,16 @@ def _detail(keeper: Keeper, cause: CauseView | None, now: float, *, stalled: boo
     match machine.state:
         case ServerState.STARTING | ServerState.SPAWNING:
             detail = _progress(keeper.log.track)
+            spun_s = now - max(keeper.seen.worked_at, keeper.log.moved_at)
+            limit_s = stall_limit(keeper.log.track.current, keeper.profile.stall_limits)
             if stalled:
                 detail += f", nothing has moved for {duration(now - _moved_at(keeper))}"
+            elif spun_s > limit_s:
+                detail += f", only the CPU has moved for {duration(spun_s)}"
         case ServerState.WARMING:
             detail = detail or "asking for the first token"
+        case ServerState.UNHEALTHY if machine.was_ready and not machine.hung:
+            detail = _unhealthy(keeper, detail)
         case ServerState.FAILED:
             detail = cause.sentence if cause else detail
         case ServerState.STOPPING:
@@ -102,6 +115,15 @@ def _detail(keeper: Keeper, cause: CauseView | None, now: float, *, stalled: boo
             detail = f"waiting for {memory(held)} of GPU memory"
         case _:
             pass
+    return detail
+
+
+def _unhealthy(keeper: Keeper, detail: str) -> str:
+    """Name a hang as one: the health path generates, and is not answered; the metrics are."""
+    health, generates = keeper.seen.health, keeper.engine.health_generates
+    late = health is not None and health.verdict is HealthVerdict.TIMED_OUT
+    if late and generates and not keeper.meter.missing:
+        return f"hung: metrics answer, generation does not ({detail})"
     return detail
 
 

@@ -35,6 +35,12 @@ class TaskBag:
         task = self._named.get(name)
         return task is not None and not task.done()
 
+    async def finish(self, name: str) -> None:
+        """Wait until the task called ``name`` has ended by itself, if it is under way."""
+        task = self._named.get(name)
+        if task is not None:
+            await asyncio.wait({task})
+
     async def close(self) -> None:
         """Cancel all tasks and wait until they have ended."""
         self._named.clear()

@@ -18,6 +18,8 @@ from eaglemon.core.lifecycle_events import (
     Command,
     CountersMoved,
     Event,
+    Generated,
+    GenerationStuck,
     HealthSeen,
     LaunchAsked,
     LinkLost,
@@ -44,12 +46,13 @@ from eaglemon.core.lifecycle_events import (
     WatchMemory,
 )
 from eaglemon.core.profiles import Limits
-from eaglemon.core.runs import RunExit, RunStop
+from eaglemon.core.runs import RunExit, RunStop, all_gone, was_stopped
 from eaglemon.core.views import HealthVerdict, ServerState
 
 UNHEALTHY_AFTER = 2
 """Bad polls in a row before a ready server is called unhealthy: one may be a hiccup."""
 TOKEN_RETRY_S = 1.0
+BACK_OFF = 1.3
 BUSY_POLL_S = 3.0
 
 
@@ -67,6 +70,10 @@ class ServerMachine:
         self.release_proven = False
         """The GPU memory was seen to be back after the stop."""
         self.bad_polls = 0
+        self.hung = False
+        """It was seen not to generate; only a generation takes that back."""
+        self.pause_s = limits.health_interval_s
+        """Until the next poll of a start."""
         self.before_loss = ServerState.STARTING
         self.story: list[tuple[ServerState, str, ServerState]] = []
         """Every change of state with the event that caused it."""
@@ -160,7 +167,7 @@ def _adopted(machine: ServerMachine, event: StatusSeen) -> list[Command]:
     if event.living == 0 and event.exit is not None:
         # History: whether its memory came back is no longer this run's question.
         machine.exit, machine.stop = event.exit, event.stop
-        stopped = _was_stopped(event.exit, event.stop)
+        stopped = was_stopped(event.exit, event.stop)
         machine.enter(ServerState.STOPPED if stopped else ServerState.FAILED)
         return []
     machine.enter(ServerState.STARTING)
@@ -175,8 +182,8 @@ def _status(machine: ServerMachine, event: StatusSeen) -> list[Command]:
         pids = ", ".join(str(pid) for pid in event.stop.left)
         machine.enter(ServerState.UNHEALTHY, f"processes survived KILL: {pids}")
         return _settle()
-    if event.living == 0 and (event.exit is not None or _all_gone(event.stop)):
-        if stopping or _was_stopped(event.exit, event.stop):
+    if event.living == 0 and (event.exit is not None or all_gone(event.stop)):
+        if stopping or was_stopped(event.exit, event.stop):
             return _release(machine)
         machine.enter(ServerState.FAILED)
         return _settle()
@@ -251,7 +258,12 @@ def _health_starting(machine: ServerMachine, event: HealthSeen) -> list[Command]
     if event.verdict is HealthVerdict.OK:
         machine.enter(ServerState.WARMING)
         return [AskToken(after_s=0.0)]
-    return [PollHealth(after_s=machine.limits.health_interval_s)]
+    pause_s, least_s = machine.pause_s, machine.limits.health_interval_s
+    # A closed port stays closed for minutes; an open one may turn good at any moment.
+    closed = event.verdict in {HealthVerdict.REFUSED, HealthVerdict.UNKNOWN}
+    most_s = max(least_s, machine.limits.health_most_s)
+    machine.pause_s = min(pause_s * BACK_OFF, most_s) if closed else least_s
+    return [PollHealth(after_s=pause_s if closed else least_s)]
 
 
 @on(TokenSeen, ServerState.WARMING)
@@ -262,7 +274,7 @@ def _token(machine: ServerMachine, event: TokenSeen) -> list[Command]:
     machine.enter(ServerState.READY)
     return [
         ClearTimer(timer=Timer.READY),
-        PollHealth(after_s=machine.limits.ready_interval_s),
+        PollHealth(after_s=_ready_pause_s(machine)),
     ]
 
 
@@ -276,32 +288,61 @@ def _token_failed(machine: ServerMachine, event: TokenFailed) -> list[Command]:
 def _health_ready(machine: ServerMachine, event: HealthSeen) -> list[Command]:
     if event.verdict is HealthVerdict.OK:
         machine.bad_polls = 0
+        machine.hung = False
         machine.enter(ServerState.READY)
-        return [PollHealth(after_s=machine.limits.ready_interval_s)]
+        return [PollHealth(after_s=_ready_pause_s(machine))]
     machine.bad_polls += 1
     if machine.bad_polls >= UNHEALTHY_AFTER:
         machine.enter(ServerState.UNHEALTHY, f"health: {event.verdict.value}")
-    return [PollHealth(after_s=BUSY_POLL_S)]
+    return [PollHealth(after_s=_busy_pause_s(machine))]
 
 
 @on(HealthSeen, ServerState.UNHEALTHY)
 def _health_unhealthy(machine: ServerMachine, event: HealthSeen) -> list[Command]:
-    if event.verdict is HealthVerdict.OK:
+    if event.verdict is HealthVerdict.OK and not (machine.hung and not event.generated):
         rule = _health_ready if machine.was_ready else _health_starting
         return rule(machine, event)
-    if machine.was_ready:
+    if machine.was_ready and not machine.hung:
         machine.detail = f"health: {event.verdict.value}"
-    return [PollHealth(after_s=BUSY_POLL_S)]
+    return [PollHealth(after_s=_busy_pause_s(machine))]
 
 
-@on(CountersMoved, ServerState.UNHEALTHY)
+@on(CountersMoved, ServerState.READY, ServerState.BUSY, ServerState.UNHEALTHY)
 def _counters_moved(machine: ServerMachine, event: CountersMoved) -> list[Command]:
     del event
     # Counters that move prove life although health is late: busy, not unhealthy.
-    if machine.was_ready:
+    late = machine.bad_polls > 0 or machine.state is ServerState.UNHEALTHY
+    if machine.was_ready and late:
         machine.enter(ServerState.BUSY, "health is late, counters move")
         machine.bad_polls = 0
+        machine.hung = False
     return []
+
+
+@on(GenerationStuck, ServerState.READY, ServerState.BUSY, ServerState.UNHEALTHY)
+def _stuck(machine: ServerMachine, event: GenerationStuck) -> list[Command]:
+    if machine.was_ready:
+        machine.hung = True
+        machine.enter(ServerState.UNHEALTHY, event.reason)
+    return []
+
+
+@on(Generated, ServerState.UNHEALTHY)
+def _generated(machine: ServerMachine, event: Generated) -> list[Command]:
+    del event
+    if machine.was_ready:
+        machine.hung = False
+        machine.bad_polls = 0
+        machine.enter(ServerState.READY)
+    return []
+
+
+def _ready_pause_s(machine: ServerMachine) -> float:
+    return min(machine.limits.ready_interval_s, machine.limits.hung_s / 4)
+
+
+def _busy_pause_s(machine: ServerMachine) -> float:
+    return min(BUSY_POLL_S, machine.limits.hung_s / 8)
 
 
 # Stop.
@@ -353,14 +394,3 @@ def _link_lost(machine: ServerMachine, event: LinkLost) -> list[Command]:
     machine.before_loss = machine.state
     machine.enter(ServerState.LOST, event.reason)
     return [StopPolling()]
-
-
-def _all_gone(stop: RunStop | None) -> bool:
-    return stop is not None and stop.gone_at is not None
-
-
-def _was_stopped(exit_: RunExit | None, stop: RunStop | None) -> bool:
-    """Tell whether the run ended because someone stopped it, not by itself before."""
-    if stop is None:
-        return False
-    return exit_ is None or exit_.at is None or exit_.at >= stop.requested_at

@@ -74,6 +74,8 @@ class HealthSeen:
     """A health poll ended."""
 
     verdict: HealthVerdict
+    generated: bool = True
+    """A good answer proves that the server generates; not so with every engine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,18 @@ class TokenFailed:
     """The server did not generate a token."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationStuck:
+    """A server that was ready did not generate although it was asked twice."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """A server that was ready generated when it was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +152,8 @@ Event: TypeAlias = (
     | HealthSeen
     | TokenSeen
     | TokenFailed
+    | GenerationStuck
+    | Generated
     | CountersMoved
     | StopAsked
     | StopFailed

@@ -95,6 +95,18 @@ class RunStop:
     error: str | None = None
 
 
+def all_gone(stop: RunStop | None) -> bool:
+    """Tell whether a stop has left no process."""
+    return stop is not None and stop.gone_at is not None
+
+
+def was_stopped(exit_: RunExit | None, stop: RunStop | None) -> bool:
+    """Tell whether the run ended because someone stopped it, not by itself before."""
+    if stop is None:
+        return False
+    return exit_ is None or exit_.at is None or exit_.at >= stop.requested_at
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProcess:
     """A living process of a run."""

@@ -82,6 +82,8 @@ class PhaseView:
     done: int | None = None
     total: int | None = None
     stages: tuple[StageView, ...] = ()
+    eta_s: tuple[float, float] | None = None
+    """Seconds left of it, low and high; ``None`` where that cannot be told."""
 
 
 class HealthVerdict(StrEnum):
@@ -200,6 +202,10 @@ class ServerView:
     age_s: float
     """Seconds since the launch, until the end once ended."""
     phases: tuple[PhaseView, ...] = ()
+    ready_eta_s: tuple[float, float] | None = None
+    """Seconds until the first token, low and high, while starting; ``None`` until known."""
+    eta_source: str = ""
+    """``earlier starts`` or ``rate``."""
     health: HealthView | None = None
     acceptance: AcceptanceView | None = None
     load: LoadView | None = None
