@@ -4,9 +4,12 @@ Slots are numbered as in ``core.draft_views``: 0 is the embedding output, i the 
 entering block i, N the output of the last of N blocks before the final norm.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
+
+from eaglemon.core.problems import Problem
 
 KEY = "eagle_aux_hidden_state_layer_ids"
 """Name of the layer ids in a draft's ``config.json``."""
@@ -82,8 +85,13 @@ class WiringRules(Protocol):
         """Return the configuration that makes the engine capture ``slots``."""
         ...
 
-    def expected_tensors(self, version: str | None = None) -> frozenset[str]:
-        """Return roles (see the draft's layout) that this engine reads besides the needed ones."""
+    def tensor_problems(
+        self, config: Mapping[str, Any], roles: Collection[str], version: str | None = None
+    ) -> list[Problem]:
+        """Return which tensors the engine drops or reads in a way that the draft does not mean.
+
+        ``roles`` are tensor names in the terms of ``eaglemon.draft.layout``.
+        """
         ...
 
 
@@ -112,3 +120,79 @@ def with_ids(config: Mapping[str, Any], path: str, ids: tuple[int, ...]) -> dict
 def default_slots(layers: int) -> tuple[int, ...]:
     """Return what engines capture without ids: low, middle and high."""
     return (2, layers // 2, layers - 3)
+
+
+def release_of(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version: ``0.5.16.post1`` gives (0, 5, 16)."""
+    numbers = re.match(r"v?(\d+(?:\.\d+)*)", version)
+    return tuple(int(part) for part in numbers[1].split(".")) if numbers else ()
+
+
+def settle(capture: Capture, slots: Collection[int], *, highest: int) -> Capture:
+    """Fill in what is captured when ``slots`` are asked for.
+
+    Engines store a layer when they pass it: in ascending order, each once, and those above
+    ``highest`` or below 0 never. A draft's ``fc`` has a fixed width, so a missing one is fatal.
+    """
+    passed = tuple(sorted(slot for slot in set(slots) if 0 <= slot <= highest))
+    crash = capture.crash
+    if len(passed) < len(slots) and not crash:
+        never = sorted(slot for slot in set(slots) if slot not in passed)
+        what = f"block input {never[0]} does not exist" if never else "a layer is named twice"
+        crash = f"{what}: {len(passed)} of {len(slots)} layers reach fc, which does not fit"
+    notes = capture.notes
+    if list(slots) != sorted(slots):
+        notes = (*notes, "captured in ascending order, not in that of the ids")
+    return replace(capture, slots=passed, crash=crash, notes=notes)
+
+
+def order_for(slots: Collection[int]) -> tuple[int, ...]:
+    """Return the permutation of ``fc``'s column blocks that makes ``slots`` ascend."""
+    wanted = list(slots)
+    return tuple(sorted(range(len(wanted)), key=lambda place: wanted[place]))
+
+
+def change(
+    rules: WiringRules,
+    config: Mapping[str, Any],
+    slots: tuple[int, ...],
+    target: TargetShape,
+    *,
+    key: str,
+    version: str | None,
+) -> ConfigChange:
+    """Write the ids at ``key`` that make an engine capture ``slots``; shared by the engines.
+
+    Both conventions (as given, and one less) are tried by the engine's own rules.
+    """
+    warnings: list[str] = []
+    ascending = tuple(sorted(set(slots)))
+    if ascending != slots:
+        order = ",".join(str(place) for place in order_for(slots))
+        warnings.append(
+            f"{rules.title} captures in ascending order: also run "
+            f"'eaglemon draft repair DIR --permute {order}'"
+            if len(ascending) == len(slots)
+            else "no engine captures one layer twice: this wiring cannot be served"
+        )
+    tried: list[tuple[int, tuple[int, ...], dict[str, Any], tuple[Capture, ...]]] = []
+    for less in (0, 1):
+        ids = tuple(slot - less for slot in ascending)
+        config_then = with_ids(config, key, ids)
+        captures = rules.captures(config_then, target, version)
+        right = [found for found in captures if found.slots == ascending]
+        served = sum(1 for found in right if not found.crash)
+        tried.append((served * 100 + len(right), ids, config_then, captures))
+    score, ids, content, captures = max(tried, key=lambda item: item[0])
+    for found in captures:
+        if found.slots != ascending:
+            warnings.append(f"{found.name} would capture {list(found.slots or ())} with these ids")
+        elif found.crash:
+            warnings.append(f"{found.name} crashes: {found.crash}")
+    return ConfigChange(
+        config=content,
+        ids=ids if score else None,
+        key=key,
+        captures=captures,
+        warnings=tuple(warnings),
+    )

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from eaglemon.core.wiring import TargetShape
 from eaglemon.draft.checkpoint import Checkpoint
 from eaglemon.errors import ConfigError
 
@@ -171,6 +172,14 @@ def target_body(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the language model's part of a target's ``config.json``."""
     inner = config.get("text_config")
     return inner if isinstance(inner, dict) else config
+
+
+def target_shape(body: Mapping[str, Any]) -> TargetShape | None:
+    """Return what wiring rules need of a target; ``None`` where its depth is not told."""
+    layers = body.get("num_hidden_layers")
+    if not isinstance(layers, int):
+        return None
+    return TargetShape(layers=layers, model_type=str(body.get("model_type", "")))
 
 
 def _count(config: Mapping[str, Any], key: str, default: int | None = None) -> int:

@@ -280,6 +280,15 @@ def _toggles_of(model: DraftModel) -> tuple[str, ...]:
     )
 
 
+def adjusted(model: DraftModel, hypothesis: Hypothesis) -> DraftModel:
+    """Return the model with the norms and the vocabulary reading of a hypothesis."""
+    changed = _with_flags(model, hypothesis.flags)
+    if not hypothesis.absolute_ids:
+        return changed
+    places = torch.arange(model.offsets.numel(), device=model.device)
+    return replace(changed, offsets=model.offsets - places)
+
+
 def _with_flags(model: DraftModel, flags: Sequence[str]) -> DraftModel:
     if not flags:
         return model

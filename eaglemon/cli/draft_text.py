@@ -1,0 +1,107 @@
+"""What the draft doctor found, as text."""
+
+from eaglemon.cli.tables import Row, columns
+from eaglemon.core.draft_views import CheckView, InspectView, SearchView
+from eaglemon.core.units import UNKNOWN, count, length, memory, percent
+
+_SHOWN_OTHERS = 5
+
+
+def inspect_lines(view: InspectView) -> list[str]:
+    """Return what a draft's files say; its problems are told apart from it."""
+    rows: list[Row] = [
+        ("draft", view.folder),
+        ("architecture", f"{view.architecture}, {view.attention} attention, {view.layout}"),
+        ("weights", f"{count(view.parameters)} values, {', '.join(view.dtypes)}"),
+        ("hidden size", f"{_number(view.hidden_size)} (target {_number(view.target_hidden_size)})"),
+        ("joins", f"{_number(view.captured)} layers of the target"),
+        (
+            "vocabulary",
+            f"{_number(view.draft_vocabulary)} of the target's {_number(view.vocabulary)}",
+        ),
+        ("positions", _number(view.max_positions)),
+    ]
+    if view.coverage is not None:
+        rows.append(("coverage", f"{percent(view.coverage)} of the counted tokens"))
+    if view.target_layers is not None:
+        rows.append(("target", f"{view.target_type}, {view.target_layers} layers"))
+    for key, ids in view.layer_ids:
+        rows.append(("ids in", f"{key} = {list(ids)}"))
+    if not view.layer_ids:
+        rows.append(("ids in", "none: engines use their defaults"))
+    lines = columns(rows)
+    if view.captures:
+        table: list[Row] = [("CAPTURES", "HS", "FROM", "REMARK")]
+        for capture in view.captures:
+            slots = UNKNOWN if capture.slots is None else f"{list(capture.slots)}"
+            remark = f"crashes: {capture.crash}" if capture.crash else "; ".join(capture.notes)
+            table.append((capture.name, slots, capture.key or "default", remark))
+        lines += ["", *columns(table)]
+    return lines
+
+
+def check_lines(view: CheckView) -> list[str]:
+    """Return the figures of one wiring, a line for each step."""
+    table: list[Row] = [("STEP", "ACCURACY", "SURVIVAL", "CONDITIONAL", "POSITIONS")]
+    table += [
+        (
+            str(step.step),
+            _share(step.accuracy, step.accuracy_se),
+            _share(step.survival, step.survival_se),
+            _share(step.conditional, step.conditional_se),
+            str(step.positions),
+        )
+        for step in view.steps
+    ]
+    error = f"+- {view.accept_length_se:.2f}"
+    return [
+        f"fed with [{', '.join(view.wiring)}]: accept length {length(view.accept_length)} {error}",
+        *columns(table, right=frozenset({0, 1, 2, 3, 4})),
+        ", ".join(
+            (
+                f"coverage {percent(view.coverage)}",
+                f"{count(view.tokens)} tokens in {view.sequences} sequences",
+                f"expected is the {view.expected}",
+                f"{view.dtype} on {view.device}",
+                f"{memory(view.feature_bytes)} of hidden states",
+                f"{view.seconds:.1f} s",
+            )
+        ),
+        *(f"note: {note}" for note in view.notes),
+        "",
+    ]
+
+
+def search_lines(view: SearchView) -> list[str]:
+    """Return the best wiring, and what came next."""
+    certain = "" if view.decided else " (not certain: capture more text)"
+    margin = UNKNOWN if view.margin_se is None else f"{view.margin_se:.1f} standard errors"
+    table: list[Row] = [("TRAINED ON", "ACCURACY", "BEHIND", "BEHIND IN ACCURACY")]
+    table += [
+        (
+            str(scored.hypothesis),
+            percent(scored.accuracy),
+            _errors(scored.behind_se),
+            _errors(scored.behind_accuracy_se),
+        )
+        for scored in (view.best, *view.others[:_SHOWN_OTHERS])
+    ]
+    return [
+        f"trained on {view.best.hypothesis}: ahead of other layers by {margin}{certain}",
+        *columns(table, right=frozenset({1, 2, 3})),
+        f"{view.tried} wirings tried on {view.positions} positions in {view.seconds:.1f} s",
+    ]
+
+
+def _share(value: float | None, error: float | None) -> str:
+    if value is None or error is None:
+        return UNKNOWN
+    return f"{100 * value:.1f} +- {100 * error:.1f} %"
+
+
+def _errors(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.1f} SE"
+
+
+def _number(value: int | None) -> str:
+    return UNKNOWN if value is None else str(value)

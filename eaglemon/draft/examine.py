@@ -1,0 +1,101 @@
+"""One examination of a draft: the wirings that engines would use, and the one that fits best.
+
+The same call serves the command line and a server's own Python on a GPU host.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from eaglemon.core.draft_views import CheckView, SearchView
+from eaglemon.draft.check import check
+from eaglemon.draft.checkpoint import open_checkpoint, read_json
+from eaglemon.draft.hidden import DEFAULT_MAX_TOKENS, read_records
+from eaglemon.draft.layout import target_body, target_shape
+from eaglemon.draft.model import load_draft
+from eaglemon.draft.passages import TARGET, prepare
+from eaglemon.draft.search import adjusted, search
+from eaglemon.draft.torch_lib import torch, use_threads
+from eaglemon.engines.wiring import WIRING
+from eaglemon.errors import UsageError
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """What an examination found."""
+
+    checks: tuple[CheckView, ...]
+    """The wirings asked for, or the configured ones; the best one first where it was searched."""
+    search: SearchView | None
+
+
+def examine(
+    draft_folder: Path,
+    target_folder: Path,
+    hidden: Path,
+    *,
+    wirings: Sequence[Sequence[int]] = (),
+    steps: int = 5,
+    searching: bool = True,
+    expected: str = TARGET,
+    dtype: str = "float32",
+    device: str = "cpu",
+    threads: int | None = None,
+    max_tokens: int = DEFAULT_MAX_TOKENS,
+    trust_pickle: bool = False,
+) -> Examination:
+    """Run the draft offline; ``wirings`` are ``hs`` indexes, the configured ones when empty.
+
+    Raises ``ConfigError`` for files that cannot be used and ``UsageError`` for arguments.
+    """
+    if device != "cpu" and not torch.cuda.is_available():
+        raise UsageError(f"no device {device!r}: torch sees no GPU", hint="use --device cpu")
+    use_threads(threads)
+    draft = open_checkpoint(draft_folder, trust_pickle=trust_pickle)
+    target = open_checkpoint(target_folder, trust_pickle=trust_pickle)
+    model = load_draft(draft, dtype=DTYPES[dtype], device=device, target=target)
+    configured = configured_slots(draft_folder, target_folder)
+    asked = [tuple(wiring) for wiring in wirings] or list(configured)
+    records = read_records(
+        hidden,
+        max_tokens=max_tokens,
+        trust_pickle=trust_pickle,
+        keep={slot for wiring in (*asked, *configured) for slot in wiring},
+    )
+    material = prepare(records, model, draft=draft, target=target, expected=expected)
+    named = [tuple(f"hs[{slot}]" for slot in wiring) for wiring in asked]
+    aux = tuple(name for name in material.names if name.startswith("aux["))
+    if aux and not wirings:
+        # The file does not tell its layers: as they stand is what the trainer used.
+        named = [aux[: model.captured]]
+    found = search(model, material, starts=named) if searching else None
+    if found is not None:
+        named.insert(0, found.best.hypothesis.wiring)
+    fitting = [
+        wiring
+        for wiring in dict.fromkeys(named)
+        if wirings or (len(wiring) == model.captured and set(wiring) <= set(material.names))
+    ]
+    checks = []
+    for wiring in fitting:
+        best = found is not None and wiring == found.best.hypothesis.wiring
+        # The best one is run with the norms and the vocabulary reading that were found.
+        used = adjusted(model, found.best.hypothesis) if found is not None and best else model
+        checks.append(check(used, material, wiring, steps=steps))
+    return Examination(checks=tuple(checks), search=found)
+
+
+def configured_slots(draft_folder: Path, target_folder: Path) -> tuple[tuple[int, ...], ...]:
+    """Return what the known engines would capture for a draft's configuration, each once."""
+    config = read_json(draft_folder / "config.json")
+    shape = target_shape(target_body(read_json(target_folder / "config.json")))
+    slots = [
+        capture.slots
+        for rules in WIRING.values()
+        if shape is not None
+        for capture in rules.captures(config, shape)
+        if capture.slots
+    ]
+    return tuple(dict.fromkeys(slots))
