@@ -7,11 +7,18 @@ prepared snapshots. Methods raise ``EaglemonError`` subclasses only.
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Protocol
 
-from eaglemon.core.experiment_records import Environment
+from eaglemon.core.experiment import Arm, ExperimentPlan
+from eaglemon.core.experiment_records import (
+    Environment,
+    ExperimentRecord,
+    ExperimentSummary,
+)
+from eaglemon.core.experiment_views import ExperimentView, Outlook
 from eaglemon.core.hosts import HostSpec
 from eaglemon.core.probe import ProbePlan, ProbeProgress
 from eaglemon.core.problems import Problem
 from eaglemon.core.profiles import Profile
+from eaglemon.core.verdict import Findings
 from eaglemon.core.views import LaunchPlan, LogBatch, ServerView, Snapshot
 
 
@@ -51,6 +58,14 @@ class Eaglemon(Protocol):
         """Return what a launch would run; raises ``ConfigError`` or ``UsageError``.
 
         ``overrides`` are ``--set`` values: ``port``, ``speculation.steps``, ``env.NAME`` or a flag.
+        """
+        ...
+
+    def relaunch_plan(self, server_id: str, *, forced_length: float | None = None) -> LaunchPlan:
+        """Return what starting this server again would run.
+
+        With ``forced_length`` the engine makes up this accept length while it verifies for real.
+        Raises ``ServerError`` where it cannot.
         """
         ...
 
@@ -122,4 +137,50 @@ class Eaglemon(Protocol):
 
     async def close(self) -> None:
         """Close all connections; servers keep running."""
+        ...
+
+
+class Experiments(Protocol):
+    """Experiments over a console's servers (``eaglemon.app.experiments.ExperimentService``)."""
+
+    def arm(
+        self, text: str, host: str, settings: Mapping[str, str] | None = None, *, name: str = ""
+    ) -> Arm:
+        """Return the arm of ``PROFILE[+KEY=VALUE...][@HOST]``; raises as ``Eaglemon.plan``."""
+        ...
+
+    def new_id(self, kind: str) -> str:
+        """Return an id for a new experiment, ``ab`` or ``sweep``."""
+        ...
+
+    async def outlook(self, plan: ExperimentPlan) -> Outlook:
+        """Return what the experiment will do, to be confirmed; starts nothing."""
+        ...
+
+    def begin(self, plan: ExperimentPlan) -> None:
+        """Run an experiment in the background."""
+        ...
+
+    def view(self, experiment: str) -> ExperimentView | None:
+        """Return an experiment of this console as it stands."""
+        ...
+
+    def views(self) -> Sequence[ExperimentView]:
+        """Return the experiments of this console, newest last."""
+        ...
+
+    async def cancel(self, experiment: str) -> None:
+        """End an experiment; returns when the servers that it started are gone."""
+        ...
+
+    async def history(self, limit: int = 50) -> list[ExperimentSummary]:
+        """Return stored experiments, newest first."""
+        ...
+
+    async def record(self, text: str) -> ExperimentRecord:
+        """Return a stored experiment by id, beginning of an id, or ``last``."""
+        ...
+
+    async def findings(self, record: ExperimentRecord) -> Findings:
+        """Return what an experiment has shown, computed from its raw records."""
         ...

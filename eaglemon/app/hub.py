@@ -12,10 +12,10 @@ from eaglemon.app.history import MemoryHistory, StartHistory
 from eaglemon.app.host import Host
 from eaglemon.app.keeper import Keeper
 from eaglemon.app.logs import follow_log
-from eaglemon.app.plans import launch_plan
+from eaglemon.app.plans import launch_plan, relaunch_plan
 from eaglemon.app.preflight import check_launch
 from eaglemon.app.probe_runs import ProbeRuns
-from eaglemon.app.runs import profile_of
+from eaglemon.app.runs import newest, profile_of
 from eaglemon.app.server_view import server_view
 from eaglemon.core.experiment_records import Environment
 from eaglemon.core.hosts import HostSample, HostSpec
@@ -33,8 +33,6 @@ TICK_S = 1.0
 """Ages on screen move at least this often."""
 COALESCE_S = 0.1
 """Changes within this time make one snapshot."""
-KEPT_RUNS = 50
-"""Ended runs of a host that are looked at; older ones stay on the host's disk."""
 STOP_MARGIN_S = 30.0
 LAST_LINES_S = 2.0
 
@@ -181,6 +179,11 @@ class Hub:
             raise UsageError(f"unknown host {host!r}", hint=did_you_mean(host, self._hosts))
         return launch_plan(self._profiles.get(profile, overrides), host)
 
+    def relaunch_plan(self, server_id: str, *, forced_length: float | None = None) -> LaunchPlan:
+        """Return what starting this server again would run."""
+        keeper = self._keeper(server_id)
+        return relaunch_plan(keeper.profile, keeper.host.spec.name, forced_length=forced_length)
+
     async def check(self, plan: LaunchPlan) -> list[Problem]:
         """Return what stands against the launch."""
         engine = engine_named(plan.profile.engine)
@@ -318,7 +321,7 @@ class Hub:
         self, host: Host, changed: Sequence[RunStatus], gone: Sequence[str], *, first: bool
     ) -> None:
         """Runs of a host changed."""
-        for status in _newest(changed):
+        for status in newest(changed):
             keeper = self._keepers.get(status.record.id)
             if keeper is None:
                 self._adopt(host, status)
@@ -391,10 +394,3 @@ class Hub:
         if not host.is_up:
             view = host.view()
             raise HostError(f"{view.name} is {view.state.value}: {view.detail}")
-
-
-def _newest(statuses: Sequence[RunStatus]) -> list[RunStatus]:
-    ended = [status for status in statuses if not status.processes]
-    ended.sort(key=lambda status: status.record.launched_at, reverse=True)
-    kept = {status.record.id for status in ended[:KEPT_RUNS]}
-    return [s for s in statuses if s.processes or s.record.id in kept]

@@ -3,17 +3,18 @@
 import secrets
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import msgspec
 
+from eaglemon.app.runs import RUN_RECORD
 from eaglemon.core.probe import ProbePlan, Prompt
 from eaglemon.core.problems import did_you_mean
 from eaglemon.core.profiles import ProbeDefaults, Profile
 from eaglemon.core.redact import mask_argv, mask_env
 from eaglemon.core.views import LaunchPlan
 from eaglemon.engines import engine_named
-from eaglemon.errors import UsageError
+from eaglemon.errors import ServerError, UsageError
 
 
 def launch_plan(profile: Profile, host: str) -> LaunchPlan:
@@ -23,6 +24,27 @@ def launch_plan(profile: Profile, host: str) -> LaunchPlan:
     return LaunchPlan(
         host=host, profile=profile, argv=argv, env=env, shell_line=_shell_line(argv, env)
     )
+
+
+def relaunch_plan(profile: Profile, host: str, *, forced_length: float | None) -> LaunchPlan:
+    """Return what starting a server of this profile again would run.
+
+    With ``forced_length`` the engine makes up this accept length while it verifies for real.
+    Raises ``ServerError`` where the engine cannot, or where not all of the profile is known.
+    """
+    if profile.source == RUN_RECORD:
+        raise ServerError(
+            f"the profile {profile.name} is not known here, only what its run's record tells",
+            hint="launch it from this console, or put its profile file here",
+        )
+    if forced_length is None:
+        return launch_plan(profile, host)
+    variable = engine_named(profile.engine).measuring.forced_acceptance
+    if variable is None or profile.speculation is None:
+        why = "does not speculate" if variable else "has no way to force an accept length"
+        raise ServerError(f"{profile.name} ({profile.engine}) {why}")
+    forced = replace(profile, env={**profile.env, variable: f"{forced_length:g}"})
+    return launch_plan(forced, host)
 
 
 def probe_plan(

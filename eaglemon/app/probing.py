@@ -26,12 +26,12 @@ from eaglemon.engines.base import Gauges
 from eaglemon.errors import AgentError, HostError, LinkLostError, ProbeError
 from eaglemon.io.clock import Clock
 from eaglemon.io.http import HttpLimits
+from eaglemon.io.workloads import RANDOM
 
 COUNTERS_SETTLE_S = 5.0
 """Counters of the last requests may come this late."""
 LIVE_WINDOW_S = 5.0
 SHOW_S = 0.2
-RANDOM_WORKLOAD = "random"
 FOREIGN_SHARE, FOREIGN_TOKENS = 0.02, 8
 """What the server generated beyond this was asked for by others; its health costs tokens too."""
 _POLL_S = 0.25
@@ -210,7 +210,7 @@ class Probe:
                 f"of its ticks, {generator.cpu_share:.0%} of a core: first tokens may be told too "
                 "late"
             )
-        if self._plan.workload == RANDOM_WORKLOAD:
+        if self._plan.workload == RANDOM:
             notes.append("random prompts: the accept length says nothing about real text")
         if self._plan.ignore_eos:
             notes.append(

@@ -1,7 +1,7 @@
 """From a plan to a run on the host, and from a run found there back to a profile."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -9,8 +9,13 @@ import msgspec
 from eaglemon.core.hosts import HostSample
 from eaglemon.core.profiles import Limits, ProbeDefaults, Profile, Speculation
 from eaglemon.core.redact import mask_argv, mask_env
-from eaglemon.core.runs import RunRecord, RunRequest
+from eaglemon.core.runs import RunRecord, RunRequest, RunStatus
 from eaglemon.core.views import LaunchPlan
+
+KEPT_RUNS = 50
+"""Ended runs of a host that are looked at."""
+RUN_RECORD = "run record"
+"""Source of a profile that was put together from what a run left on its host."""
 
 
 class RunNotes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -95,5 +100,13 @@ def profile_of(record: RunRecord, known: Mapping[str, Profile]) -> Profile:
         env=record.env,
         limits=notes.limits,
         probe=notes.probe,
-        source="run record",
+        source=RUN_RECORD,
     )
+
+
+def newest(statuses: Sequence[RunStatus]) -> list[RunStatus]:
+    """Return the living runs and the last ended ones; older ones stay on the host's disk."""
+    ended = [status for status in statuses if not status.processes]
+    ended.sort(key=lambda status: status.record.launched_at, reverse=True)
+    kept = {status.record.id for status in ended[:KEPT_RUNS]}
+    return [s for s in statuses if s.processes or s.record.id in kept]

@@ -56,6 +56,32 @@ class DurationType(click.ParamType[float]):
         return float(match["number"]) * _SECONDS[match["unit"]]
 
 
+class NumbersType(click.ParamType[tuple[float, ...]]):
+    """Numbers with commas between them."""
+
+    name = "numbers"
+
+    def __init__(self, *, whole: bool, least: float) -> None:
+        self._whole = whole
+        self._least = least
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, ...]:
+        """Return the numbers."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            numbers = tuple(
+                float(int(part)) if self._whole else float(part) for part in str(value).split(",")
+            )
+        except ValueError:
+            self.fail(f"{value!r} is no list of numbers; write 1,8,32", param, ctx)
+        if any(not number >= self._least for number in numbers):
+            self.fail(f"{value!r}: must be {self._least:g} or more", param, ctx)
+        return numbers
+
+
 DURATION = DurationType()
 
 

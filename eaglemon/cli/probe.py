@@ -1,24 +1,69 @@
 """``eaglemon probe``: measure a server."""
 
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
 import click
 
-from eaglemon.app.api import Eaglemon
+from eaglemon.app.probe_target import is_url
 from eaglemon.cli import diagnostics, output, session
-from eaglemon.cli.invocation import Invocation, host_option, json_option
-from eaglemon.cli.tables import probe_lines
+from eaglemon.cli.invocation import DURATION, Invocation, NumbersType, host_option, json_option
+from eaglemon.cli.probe_text import calibration_lines, capacity_lines, results_lines
+from eaglemon.cli.probe_work import Results, Work, capacities_of
+from eaglemon.core.capacity import Capacity
+from eaglemon.core.hosts import HostSpec
 from eaglemon.core.probe import ProbeProgress
 from eaglemon.core.units import plural
-from eaglemon.errors import EXIT_FAILED, EXIT_OK
+from eaglemon.errors import EXIT_FAILED, EXIT_OK, UsageError
+from eaglemon.io.config import LOCAL
+from eaglemon.io.probe_files import check_path, read_probes, write_probes
 
 
 @click.command(name="probe")
-@click.argument("server")
+@click.argument("server", metavar="SERVER|URL|RESULT.json")
 @host_option
-@click.option("--workload", metavar="NAME|FILE", help="chat, code, maths, or a JSONL file.")
-@click.option("--requests", type=click.IntRange(min=1), help="Measured requests.")
-@click.option("--concurrency", type=click.IntRange(min=1), help="Requests at a time.")
+@click.option("--workload", metavar="NAME|FILE", help="chat, code, maths, random or a JSONL file.")
+@click.option("--requests", type=click.IntRange(min=1), help="Measured requests per level.")
+@click.option(
+    "--concurrency",
+    type=NumbersType(whole=True, least=1),
+    metavar="N,...",
+    help="Requests at a time; several levels give a result each.",
+)
+@click.option("--duration", type=DURATION, help="Begin no request later than this: 90s, 5m.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Longest answer.")
+@click.option("--temperature", type=click.FloatRange(min=0), help="0 is the default.")
 @click.option("--warmup", type=click.IntRange(min=0), help="Requests before the clock starts.")
+@click.option("--ignore-eos", is_flag=True, help="Force every answer to --max-tokens.")
+@click.option("--seed", type=int, help="Shuffle the prompts, the same for the same seed.")
+@click.option("--no-nonce", is_flag=True, help="Send the prompts as they are: caches may help.")
+@click.option("--flush", is_flag=True, help="Empty the prefix cache before each level.")
+@click.option(
+    "--from",
+    "origin",
+    type=click.Choice(["host", "here"]),
+    help="Where the load comes from: the host itself (the default) or this machine.",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Write FILE.json, .csv or .jsonl.")
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="RESULT.json",
+    help="A result without speculation, for overhead and break-even.",
+)
+@click.option(
+    "--calibrate",
+    is_flag=True,
+    help="Then restart the server with forced accept lengths, and as it was at the end.",
+)
+@click.option(
+    "--forced",
+    type=NumbersType(whole=False, least=1),
+    metavar="L,...",
+    help="Accept lengths of --calibrate; the ceiling by default.",
+)
+@click.option("--api-key-env", metavar="NAME", help="Variable with the API key of a URL.")
 @json_option
 @click.pass_obj
 def command(
@@ -26,49 +71,136 @@ def command(
     *,
     server: str,
     hosts: tuple[str, ...],
-    workload: str | None,
-    requests: int | None,
-    concurrency: int | None,
-    max_tokens: int | None,
-    warmup: int | None,
+    concurrency: tuple[float, ...] | None,
+    out: Path | None,
+    against: Path | None,
+    calibrate: bool,
+    forced: tuple[float, ...] | None,
+    api_key_env: str | None,
     as_json: bool,
+    **settings: object,
 ) -> int:
-    """Measure SERVER: tok/s, time to first token, and accept length where it speculates.
+    """Measure a server: tok/s, time to first token, and accept length where it speculates.
 
-    What is not given comes from the server's profile. Exits with 1 when a request failed.
+    SERVER is a server of a profile; what is not given comes from there. URL (http://ADDRESS:PORT)
+    is any server, as seen from this machine or from --host. RESULT.json is an earlier result.
+    Exits with 1 when a request failed.
     """
-    given = {
-        "workload": workload,
-        "requests": requests,
-        "concurrency": concurrency,
-        "max_tokens": max_tokens,
-        "warmup": warmup,
-    }
-    overrides = {key: str(value) for key, value in given.items() if value is not None}
-
-    async def work(console: Eaglemon) -> ProbeProgress:
-        found = await session.find_server(console, server)
-        plan = console.probe_plan(found.id, overrides)
-        return await session.with_progress(console, found.id, console.probe(found.id, plan))
-
-    probe = session.run_on(
-        invocation.hosts(hosts),
-        invocation.profiles(),
-        work,
-        if_interrupted="the probe was cancelled, the server keeps running",
-    )
-    counts = probe.figures.counts
-    accept_rate = counts.accept_rate if counts else None
-    if as_json:
-        output.write_document("probe", {"probe": probe, "accept_rate": accept_rate})
+    if out is not None:
+        check_path(out)
+    if forced is not None and not calibrate:
+        raise UsageError("--forced says what --calibrate forces", hint="give both")
+    baseline = read_probes(against) if against is not None else ()
+    levels = tuple(int(level) for level in concurrency) if concurrency else ()
+    if server.endswith(".json") and Path(server).is_file():
+        results = Results(probes=read_probes(Path(server)))
     else:
-        output.write_lines(probe_lines(probe))
-    figures = probe.figures
-    if probe.error:
-        diagnostics.fail(f"the probe failed: {probe.error}")
-    elif figures.failed or figures.cut:
-        bad = plural(figures.failed + figures.cut, "request")
-        reason = next((record.error for record in probe.records if record.error), None)
-        diagnostics.fail(f"{bad} of {probe.plan.requests} did not end well: {reason or 'cut off'}")
-    held = probe.state == "done" and figures.ok > 0 and not (figures.failed or figures.cut)
+        overrides = _overrides(settings)
+        results = session.run_on(
+            _hosts_of(invocation, server, hosts),
+            invocation.profiles(),
+            Work(
+                server=server,
+                levels=levels,
+                overrides=overrides,
+                api_key=_api_key(api_key_env),
+                calibrate=calibrate,
+                forced=forced or (),
+            ),
+            if_interrupted="the probe was cancelled, the server keeps running",
+        )
+    if out is not None:
+        write_probes(out, results.probes)
+    capacities = capacities_of(results.probes, baseline)
+    if against is not None and not capacities:
+        diagnostics.warn(f"{against} has no level in common that both tell an accept length for")
+    _write(results, capacities, as_json=as_json)
+    return _verdict(results.probes)
+
+
+def _overrides(settings: dict[str, object]) -> dict[str, str]:
+    given = {
+        "workload": settings["workload"],
+        "requests": settings["requests"],
+        "duration_s": settings["duration"],
+        "max_tokens": settings["max_tokens"],
+        "temperature": settings["temperature"],
+        "warmup": settings["warmup"],
+        "seed": settings["seed"],
+        "ignore_eos": "true" if settings["ignore_eos"] else None,
+        "nonce": "false" if settings["no_nonce"] else None,
+        "flush": "true" if settings["flush"] else None,
+        "from_host": {"host": "true", "here": "false"}.get(str(settings["origin"])),
+    }
+    return {key: str(value) for key, value in given.items() if value is not None}
+
+
+def _hosts_of(invocation: Invocation, server: str, names: tuple[str, ...]) -> tuple[HostSpec, ...]:
+    if is_url(server):
+        if len(names) > 1:
+            raise UsageError("a URL is asked from one host", hint="give --host once")
+        return invocation.hosts(names) if names else (LOCAL,)
+    return invocation.hosts(names)
+
+
+def _api_key(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    key = os.environ.get(variable)
+    if not key:
+        raise UsageError(f"--api-key-env {variable}: the variable is not set")
+    return key
+
+
+def _write(results: Results, capacities: Sequence[Capacity], *, as_json: bool) -> None:
+    probes = results.probes
+    if not as_json:
+        lines = results_lines(probes)
+        for capacity in capacities:
+            lines += ["", *capacity_lines(capacity)]
+        if results.forced:
+            forced = calibration_lines(results.forced, results.forced_lengths, probes[0])
+            lines += ["", *forced]
+        output.write_lines(lines)
+        return
+    counts = probes[0].figures.counts
+    content: dict[str, object] = {"probes": probes}
+    if len(probes) == 1:
+        content = {"probe": probes[0], "accept_rate": counts.accept_rate if counts else None}
+    if capacities:
+        content["capacity"] = [
+            {
+                "concurrency": one.concurrency,
+                "accept_length": one.accept_length,
+                "speculative_tok_s": one.speculative_tok_s,
+                "baseline_tok_s": one.baseline_tok_s,
+                "speed_up": one.speed_up,
+                "overhead": one.overhead,
+                "break_even": one.overhead,
+                "tok_s_at": {f"{x:g}": one.tok_s_at(x) for x in one.lengths()},
+            }
+            for one in capacities
+        ]
+    if results.forced:
+        content["calibration"] = [
+            {"forced_length": wanted, "probe": probe}
+            for wanted, probe in zip(results.forced_lengths, results.forced, strict=True)
+        ]
+    output.write_document("probe", content)
+
+
+def _verdict(probes: Sequence[ProbeProgress]) -> int:
+    held = True
+    for probe in probes:
+        figures = probe.figures
+        bad = figures.failed + figures.cut
+        if probe.error:
+            diagnostics.fail(f"the probe failed: {probe.error}")
+        elif bad:
+            reason = next((record.error for record in probe.records if record.error), None)
+            diagnostics.fail(
+                f"{plural(bad, 'request')} of {len(probe.records) or probe.plan.requests} did not "
+                f"end well: {reason or 'cut off'}"
+            )
+        held = held and probe.state == "done" and figures.ok > 0 and not bad
     return EXIT_OK if held else EXIT_FAILED

@@ -61,24 +61,33 @@ class Progress:
         return [f"{_stamp(server.age_s)} {server.state}{f': {detail}' if detail else ''}"]
 
     def _probe_lines(self, probe: ProbeProgress) -> list[str]:
-        share = probe.done * _PROBE_LINES // max(1, probe.plan.requests)
-        if share == self._probe_told or probe.state == "warming-up":
-            return []
-        self._probe_told = share
-        figures = probe.figures
-        line = (
-            f"{_stamp(probe.elapsed_s)} probe: {probe.done} of "
-            f"{plural(probe.plan.requests, 'request')}, {rate(figures.total_tok_s)} tok/s, "
-            f"accept length {length(figures.accept_length)}"
-        )
-        left = probe.remaining_s
-        return [f"{line}, about {duration(left)} left" if left else line]
+        self._probe_told, line = probe_line(probe, self._probe_told)
+        return [line] if line else []
 
     def _first(self, key: str) -> bool:
         if key in self._told:
             return False
         self._told.add(key)
         return True
+
+
+def probe_line(probe: ProbeProgress, told: int) -> tuple[int, str]:
+    """Return how much has been told of a probe now, and the line for it if there is news."""
+    plan = probe.plan
+    share = probe.done * _PROBE_LINES // max(1, plan.requests)
+    if plan.duration_s is not None:
+        share = max(share, int(probe.elapsed_s * _PROBE_LINES / plan.duration_s))
+    if share == told or probe.state == "warming-up":
+        return told, ""
+    figures = probe.figures
+    tok_s = figures.total_tok_s if probe.live_tok_s is None else probe.live_tok_s
+    line = (
+        f"{_stamp(probe.elapsed_s)} probe at {plan.concurrency}: {probe.done} of "
+        f"{plural(plan.requests, 'request')}, {rate(tok_s)} tok/s, "
+        f"accept length {length(figures.accept_length)}"
+    )
+    left = probe.remaining_s
+    return share, f"{line}, about {duration(left)} left" if left else line
 
 
 def _stamp(at_s: float) -> str:

@@ -99,8 +99,9 @@ def probe_lines(probe: ProbeProgress) -> list[str]:
     rows = [
         ("requests", f"{figures.ok} ok, {figures.failed} failed, {figures.cut} cut ({how})"),
         ("tokens", f"{count(figures.completion_tokens)} in {duration(figures.duration_s)}"),
-        ("total", f"{rate(figures.total_tok_s)} tok/s"),
+        ("total", _total(figures)),
         ("per request", _spread_rate(figures.decode_tok_s)),
+        ("token time", _spread_latency(figures.token_time_s)),
         ("first token", _spread_latency(figures.ttft_s)),
         ("chunk gap", _spread_latency(figures.chunk_gap_s)),
         ("accept length", _acceptance(figures, probe)),
@@ -108,7 +109,24 @@ def probe_lines(probe: ProbeProgress) -> list[str]:
     if figures.per_position:
         shares = " ".join(percent(share) for share in figures.per_position)
         rows.append(("by position", shares))
+    rows.append(("load from", _load(probe)))
     return [*columns(rows), *(f"note: {note}" for note in probe.notes)]
+
+
+def _total(figures: ProbeFigures) -> str:
+    steady = figures.steady_tok_s
+    text = f"{rate(figures.total_tok_s)} tok/s"
+    return text if steady is None else f"{text}, {rate(steady)} while all users were busy"
+
+
+def _load(probe: ProbeProgress) -> str:
+    generator = probe.generator
+    if generator is None:
+        return probe.driver
+    return (
+        f"{probe.driver}: {percent(generator.cpu_share)} of a core, "
+        f"{latency(generator.lag_p99_s)} late in 99 % of its ticks"
+    )
 
 
 def _acceptance(figures: ProbeFigures, probe: ProbeProgress) -> str:

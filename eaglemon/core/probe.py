@@ -193,6 +193,8 @@ class ProbeFigures:
     decode_tok_s: Spread | None = None
     """Per request, without its first chunk."""
     ttft_s: Spread | None = None
+    user_tok_s: float | None = None
+    """All tokens after first chunks over all time after them: what one user sees on average."""
     token_time_s: Spread | None = None
     """Time per output token, per request: the inverse of ``decode_tok_s``."""
     steady_tok_s: float | None = None
@@ -270,6 +272,7 @@ def figures_of(
         duration_s=end - start,
         completion_tokens=tokens,
         total_tok_s=tokens / (end - start) if end > start and tokens else None,
+        user_tok_s=_user_tok_s(ok),
         steady_tok_s=_steady_tok_s(records, users),
         token_time_s=spread([1 / r.decode_tok_s for r in ok if r.decode_tok_s]),
         decode_tok_s=spread([r.decode_tok_s for r in ok if r.decode_tok_s is not None]),
@@ -297,6 +300,13 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 def _nearest_rank(ordered: Sequence[float], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def _user_tok_s(ok: Sequence[RequestRecord]) -> float | None:
+    timed = [record.arrivals for record in ok if record.decode_tok_s is not None]
+    tokens = sum(arrival.tokens for arrivals in timed for arrival in arrivals[1:])
+    time_s = sum(arrivals[-1].at_s - arrivals[0].at_s for arrivals in timed)
+    return tokens / time_s if time_s > 0 else None
 
 
 def _steady_tok_s(records: Sequence[RequestRecord], users: int | None) -> float | None:

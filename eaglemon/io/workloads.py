@@ -1,5 +1,7 @@
 """Workloads: the prompts of a probe, shipped by name or read from a person's own JSONL file."""
 
+import random
+import string
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
@@ -11,6 +13,9 @@ from eaglemon.errors import ConfigError, UsageError
 from eaglemon.io.resources import data_folder
 
 SUFFIX = ".jsonl"
+RANDOM = "random"
+"""Name of prompts that are drawn and mean nothing; for load only, never for acceptance."""
+_RANDOM_PROMPTS, _RANDOM_WORDS, _RANDOM_SEED = 64, 48, 1
 
 
 def workload_names() -> tuple[str, ...]:
@@ -22,10 +27,12 @@ def workload_names() -> tuple[str, ...]:
 def load_workload(name_or_path: str) -> tuple[Prompt, ...]:
     """Return the prompts of a shipped workload, or of a file with one JSON object per line.
 
-    Each object has ``id`` and ``text``. Raises ``UsageError`` for an unknown name and
-    ``ConfigError`` that names file and line for a file that is not such a list.
+    Each object has ``id`` and ``text``; ``random`` gives drawn words. Raises ``UsageError`` for an
+    unknown name and ``ConfigError`` that names file and line for a file that is not such a list.
     """
     names = workload_names()
+    if name_or_path == RANDOM:
+        return _random_prompts()
     if name_or_path in names:
         shipped = data_folder("configs") / "workloads" / f"{name_or_path}{SUFFIX}"
         return _read(shipped, f"packaged workloads/{name_or_path}{SUFFIX}")
@@ -35,6 +42,19 @@ def load_workload(name_or_path: str) -> tuple[Prompt, ...]:
     if path.suffix or len(path.parts) > 1:
         raise UsageError(f"workload {name_or_path}: no such file")
     raise UsageError(f"unknown workload {name_or_path!r}", hint=did_you_mean(name_or_path, names))
+
+
+def _random_prompts() -> tuple[Prompt, ...]:
+    drawn = random.Random(_RANDOM_SEED)  # noqa: S311 -- repeatable, no secret
+    letters = string.ascii_lowercase
+
+    def word() -> str:
+        return "".join(drawn.choices(letters, k=drawn.randint(2, 9)))
+
+    return tuple(
+        Prompt(id=f"random-{i:02}", text=" ".join(word() for _ in range(_RANDOM_WORDS)))
+        for i in range(1, _RANDOM_PROMPTS + 1)
+    )
 
 
 def _read(source: Path | Traversable, label: str) -> tuple[Prompt, ...]:

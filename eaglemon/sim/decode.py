@@ -38,6 +38,12 @@ class Drafting:
         return cls(steps=steps, proposed=proposed, rates=rates)
 
 
+def forced_rates(accept_length: float) -> tuple[float, ...]:
+    """Return the rates of a draft with this accept length, whatever it proposes."""
+    whole, part = divmod(max(0.0, accept_length - 1.0), 1.0)
+    return (*(1.0,) * int(whole), part, 0.0)
+
+
 @dataclass(slots=True, kw_only=True)
 class Request:
     """A request in the batch."""

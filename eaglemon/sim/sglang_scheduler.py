@@ -5,10 +5,10 @@ import os
 import signal
 import socket
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from eaglemon.sim.console import SglangConsole
-from eaglemon.sim.decode import Decoder, Drafting, Output, Request
+from eaglemon.sim.decode import Decoder, Drafting, Output, Request, forced_rates
 from eaglemon.sim.link import Channel, Core, Message, send_blocking
 from eaglemon.sim.memory import GpuMemory, register
 from eaglemon.sim.process import die_with_parent, set_title
@@ -98,8 +98,9 @@ class Scheduler(Core):
         drafting = None
         if args.algorithm:
             wrong = settings.wrong_wiring or "wrong" in (args.draft or "")
+            forced = float(settings.environ.get("SGLANG_SIMULATE_ACC_LEN") or 0)
             drafting = Drafting.of(
-                settings,
+                replace(settings, accept_rates=forced_rates(forced)) if forced > 0 else settings,
                 steps=args.steps,
                 proposed=args.draft_tokens - 1,
                 # An EAGLE-3 draft served as EAGLE guesses no better than a wrongly wired one.

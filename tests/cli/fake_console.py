@@ -23,7 +23,7 @@ from eaglemon.core.views import (
     Snapshot,
     StopView,
 )
-from eaglemon.errors import EaglemonError, UsageError
+from eaglemon.errors import EaglemonError, ServerError, UsageError
 from eaglemon.io.config import ProfileStore
 
 SERVER = "sglang-eagle3-20261129-101500-ab12"
@@ -200,6 +200,9 @@ class FakeConsole:
         self.calls.append(("stop", grace_s))
         self.used_bytes = 0
         return self._become(self.stop_result)
+
+    def relaunch_plan(self, server_id: str, *, forced_length: float | None = None) -> LaunchPlan:
+        raise ServerError(f"{server_id} is not started again, whatever {forced_length}")
 
     async def reach(self, url: str, *, host: str, api_key: str | None = None) -> str:
         self.calls.append(("reach", (url, host, api_key)))

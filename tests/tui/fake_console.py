@@ -10,7 +10,7 @@ from eaglemon.core.probe import ProbeFigures, ProbePlan, ProbeProgress, Prompt
 from eaglemon.core.problems import Problem
 from eaglemon.core.profiles import Profile, Speculation
 from eaglemon.core.views import LaunchPlan, LogBatch, ServerView, Snapshot
-from eaglemon.errors import EaglemonError, UsageError
+from eaglemon.errors import EaglemonError, ServerError, UsageError
 
 EAGLE3 = Profile(
     name="k25-eagle3",
