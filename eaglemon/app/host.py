@@ -122,6 +122,12 @@ class Host:
         """Try again now instead of waiting for the next attempt."""
         self._retry_now.set()
 
+    def take(self, sample: HostSample) -> None:
+        """Take the newest sample, whoever asked the host for it."""
+        self.sample = sample
+        self._sampled_at = self._clock.monotonic()
+        self._listener.sample_seen(self, sample)
+
     async def run(self) -> None:
         """Connect, and reconnect for ever; ends only when cancelled."""
         pause_s = RETRY_FIRST_S
@@ -176,9 +182,7 @@ class Host:
         interval_s = self._sample_interval_s
         async with aclosing(link.watch_gpus(interval_s=interval_s)) as samples:
             async for sample in samples:
-                self.sample = sample
-                self._sampled_at = self._clock.monotonic()
-                self._listener.sample_seen(self, sample)
+                self.take(sample)
         raise LinkLostError(f"{self.spec.name}: the stream of GPU samples ended")
 
     async def _watch_runs(self, link: AgentLink) -> None:

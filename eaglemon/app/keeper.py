@@ -331,7 +331,9 @@ class Keeper:
         gone_at = self.machine.stop.gone_at if self.machine.stop else None
         with suppress(LinkLostError):
             known = frozenset(self.seen.pids_ever)
-            steps = release_steps(self.host.link, before, pids=known, gone_at=gone_at)
+            steps = release_steps(
+                self.host.link, before, pids=known, gone_at=gone_at, seen=self.host.take
+            )
             async with aclosing(steps):
                 async for release in steps:
                     self.seen.release = release

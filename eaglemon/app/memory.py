@@ -1,8 +1,9 @@
 """Watches the GPU memory of a stopped run come back."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 
+from eaglemon.core.hosts import HostSample
 from eaglemon.core.release import Release, release_of
 from eaglemon.io.agent_link import AgentLink
 
@@ -11,17 +12,24 @@ SAMPLE_S = 0.2
 
 
 async def release_steps(
-    link: AgentLink, before: Mapping[str, int], *, pids: frozenset[int], gone_at: float | None
+    link: AgentLink,
+    before: Mapping[str, int],
+    *,
+    pids: frozenset[int],
+    gone_at: float | None,
+    seen: Callable[[HostSample], None],
 ) -> AsyncGenerator[Release, None]:
     """Yield how far the memory is back, until it is; raises ``LinkLostError``.
 
     ``before`` is the used bytes by GPU uuid before the launch, ``pids`` all processes the run ever
     had. Samples taken before ``gone_at`` (unix seconds of the host) prove nothing: the processes
-    still lived.
+    still lived. ``seen`` gets every sample: a launch right after the release must not be judged
+    by an older one.
     """
     samples = link.watch_gpus(interval_s=SAMPLE_S, processes_interval_s=SAMPLE_S)
     async with aclosing(samples) as stream:
         async for sample in stream:
+            seen(sample)
             if gone_at is not None and sample.at < gone_at:
                 continue
             release = release_of(sample, before=before, pids=pids)
