@@ -1,0 +1,149 @@
+"""Plans of experiments: from names and settings to arms, what to expect, what came out."""
+
+import math
+import secrets
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from datetime import datetime
+
+from eaglemon.app.api import Eaglemon
+from eaglemon.app.experiment_servers import in_the_way
+from eaglemon.core.confounders import confounders
+from eaglemon.core.experiment import (
+    Arm,
+    ExperimentPlan,
+    Leg,
+    flag_differences,
+    lanes_of,
+    starts_needed,
+)
+from eaglemon.core.experiment_records import Environment
+from eaglemon.core.experiment_views import Outlook
+from eaglemon.core.verdict import Findings, Trial, findings_of
+from eaglemon.errors import UsageError
+from eaglemon.io.store import Store
+
+USUAL_TOK_S = 60.0
+"""Speed of a request where nothing was measured yet, to say about how long a probe takes."""
+
+
+def arm_of(
+    console: Eaglemon, text: str, host: str, settings: Mapping[str, str], *, name: str = ""
+) -> Arm:
+    """Return the arm of ``PROFILE`` or ``PROFILE+KEY=VALUE+...``, optionally ``@HOST``.
+
+    ``settings`` hold for all arms; an arm's own come last. Raises as ``Eaglemon.plan`` does.
+    """
+    text, at, own_host = text.partition("@")
+    profile, *changes = text.split("+")
+    own: dict[str, str] = dict(settings)
+    for change in changes:
+        key, equals, value = change.partition("=")
+        if not equals or not key:
+            raise UsageError(f"{text}: {change!r} is no setting", hint="write PROFILE+KEY=VALUE")
+        own[key] = value
+    chosen = own_host if at else host
+    plan = console.plan(profile, chosen, own)
+    return Arm(
+        name=name or (f"{text}@{own_host}" if at else text),
+        host=chosen,
+        profile=plan.profile,
+        settings=own,
+        shell_line=plan.shell_line,
+    )
+
+
+def new_id(kind: str, wall: float) -> str:
+    """Return an id for an experiment that begins at unix seconds ``wall``."""
+    moment = datetime.fromtimestamp(wall).astimezone()
+    return f"{kind}-{moment:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+async def outlook_of(console: Eaglemon, store: Store, plan: ExperimentPlan) -> Outlook:
+    """Return what the experiment will do, from what runs now and what starts took before."""
+    servers = console.snapshot().servers
+    by_line = {(arm.host, arm.shell_line): arm for arm in plan.arms}
+    running = [
+        (view, by_line[view.host, view.command_line])
+        for view in servers
+        if view.state.answering and (view.host, view.command_line) in by_line
+    ]
+    known = {view.id for view, _ in running}
+    others = {
+        view.id: None
+        for arm in plan.arms
+        for view in in_the_way(arm, servers)
+        if view.id not in known
+    }
+    starts = starts_needed(plan, [arm.server_key for _, arm in running])
+    first = plan.arms[0].profile
+    effect = plan.expected_effect
+    return Outlook(
+        plan=plan,
+        differences=tuple(
+            (arm.name, flag_differences(first, arm.profile)) for arm in plan.arms[1:]
+        ),
+        starts=starts,
+        running=tuple(view.id for view, _ in running),
+        in_the_way=tuple(others),
+        expected_s=await _expected_s(store, plan, starts),
+        smallest_effect=None if effect is None else math.expm1(effect),
+        baseline_missing=all(arm.profile.speculation is not None for arm in plan.arms),
+    )
+
+
+async def _expected_s(store: Store, plan: ExperimentPlan, starts: int) -> float | None:
+    took: list[float] = []
+    for arm in {arm.server_key: arm for arm in plan.arms}.values():
+        found = await store.startups(arm.host, arm.profile.digest())
+        took += [one.ready_s for one in found if one.ready_s is not None]
+    if not took and starts:
+        return None
+    lanes = max(1, len(lanes_of(plan)))
+    probes_s = sum(_probe_s(plan.arms[leg.arm]) for leg in plan.legs)
+    starts_s = starts * statistics.median(took) if took else 0.0
+    return (starts_s + probes_s) / lanes
+
+
+def _probe_s(arm: Arm) -> float:
+    request = arm.request
+    tokens = (request.requests + request.warmup) * request.max_tokens
+    return tokens / (USUAL_TOK_S * max(1, request.concurrency))
+
+
+def nonce_of(plan: ExperimentPlan, leg: Leg) -> str:
+    """Return what leads the prompts of a measurement.
+
+    The same for all arms of a round, so that they are asked the same text; another one for arms
+    of the same server and for each round, so that no prefix cache helps.
+    """
+    key = plan.arms[leg.arm].server_key
+    place = sum(1 for arm in plan.arms[: leg.arm] if arm.server_key == key)
+    return f"{plan.id[-4:]}.{leg.round}.{place}"
+
+
+def experiment_findings(
+    plan: ExperimentPlan,
+    trials: tuple[Trial, ...],
+    environments: Mapping[int, Environment],
+    draws: int,
+) -> Findings:
+    """Return what the trials show, confounders included. Computes; keep it off the event loop."""
+    speculates = [arm.profile.speculation is not None for arm in plan.arms]
+    found = findings_of(trials, speculates, seed=plan.seed, draws=draws)
+    resolved = [
+        environments[index].resolved if index in environments else {}
+        for index in range(len(plan.arms))
+    ]
+    return replace(found, confounders=confounders(plan.arms, resolved))
+
+
+def asked_of(arm: Arm) -> dict[str, str]:
+    """Return the settings of the arm's probe, as ``probe_plan`` takes them."""
+    values: Iterable[tuple[str, object]] = asdict(arm.request).items()
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in values
+        if value is not None
+    }

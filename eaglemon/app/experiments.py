@@ -1,0 +1,144 @@
+"""The experiments of one console: planned, begun in the background, watched, cancelled, resumed."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from eaglemon.app.api import Eaglemon
+from eaglemon.app.experiment_plans import arm_of, experiment_findings, new_id, outlook_of
+from eaglemon.app.experimenting import ExperimentRun
+from eaglemon.core.experiment import Arm, ExperimentPlan
+from eaglemon.core.experiment_records import ExperimentRecord, ExperimentSummary
+from eaglemon.core.experiment_views import ExperimentView, Outlook
+from eaglemon.core.stats import DRAWS
+from eaglemon.core.verdict import Findings
+from eaglemon.errors import EaglemonError, UsageError
+from eaglemon.io.clock import Clock, SystemClock
+from eaglemon.io.store import Store
+
+_log = logging.getLogger(__name__)
+
+
+class ExperimentService:
+    """Implements ``eaglemon.app.api.Experiments`` over a console and the history."""
+
+    def __init__(self, console: Eaglemon, store: Store, *, clock: Clock | None = None) -> None:
+        self._console = console
+        self._store = store
+        self._clock = clock or SystemClock()
+        self._tasks: dict[str, asyncio.Task[ExperimentView]] = {}
+        self._views: dict[str, ExperimentView] = {}
+
+    # Planning.
+
+    def arm(
+        self, text: str, host: str, settings: Mapping[str, str] | None = None, *, name: str = ""
+    ) -> Arm:
+        """Return the arm of ``PROFILE[+KEY=VALUE...][@HOST]``."""
+        return arm_of(self._console, text, host, settings or {}, name=name)
+
+    def new_id(self, kind: str) -> str:
+        """Return an id for a new experiment of this kind."""
+        return new_id(kind, self._clock.wall())
+
+    async def outlook(self, plan: ExperimentPlan) -> Outlook:
+        """Return what the experiment will do; starts nothing."""
+        return await outlook_of(self._console, self._store, plan)
+
+    # Running.
+
+    async def run(
+        self, plan: ExperimentPlan, *, changed: Callable[[ExperimentView], None] | None = None
+    ) -> ExperimentView:
+        """Run an experiment to its end; cancelling the call cancels it and clears its servers."""
+        return await self._run(plan, None, changed)
+
+    async def resume(
+        self, text: str = "", *, changed: Callable[[ExperimentView], None] | None = None
+    ) -> ExperimentView:
+        """Go on with an experiment whose console was killed, the newest one by default."""
+        record = await self.unfinished(text)
+        return await self._run(record.plan, record, changed)
+
+    async def unfinished(self, text: str = "") -> ExperimentRecord:
+        """Return an experiment that was not ended; raises ``UsageError`` where there is none."""
+        names = await self._store.unfinished()
+        if not text and not names:
+            raise UsageError("no experiment was cut off", hint="eaglemon runs lists them all")
+        record = await self._store.experiment(text or names[0])
+        if record.outcome:
+            raise UsageError(f"{record.plan.id} has ended: {record.outcome}")
+        return record
+
+    def begin(self, plan: ExperimentPlan) -> None:
+        """Run an experiment in the background; ``view`` tells how far it is."""
+        if plan.id in self._tasks:
+            raise UsageError(f"{plan.id} is under way already")
+        task = asyncio.create_task(self.run(plan), name=f"experiment {plan.id}")
+        self._tasks[plan.id] = task
+        task.add_done_callback(lambda done: self._ended(plan.id, done))
+
+    def view(self, experiment: str) -> ExperimentView | None:
+        """Return an experiment of this console as it stands."""
+        return self._views.get(experiment)
+
+    def views(self) -> Sequence[ExperimentView]:
+        """Return the experiments of this console, newest last."""
+        return tuple(self._views.values())
+
+    async def cancel(self, experiment: str) -> None:
+        """End an experiment in the background; returns when its servers are gone."""
+        task = self._tasks.get(experiment)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def close(self) -> None:
+        """End all experiments in the background, and their servers."""
+        for experiment in tuple(self._tasks):
+            await self.cancel(experiment)
+
+    # History.
+
+    async def history(self, limit: int = 50) -> list[ExperimentSummary]:
+        """Return the newest experiments first."""
+        return await self._store.experiments(limit)
+
+    async def record(self, text: str) -> ExperimentRecord:
+        """Return one experiment by id, beginning of an id, or ``last``."""
+        return await self._store.experiment(text)
+
+    async def findings(self, record: ExperimentRecord, *, draws: int = DRAWS) -> Findings:
+        """Return what an experiment has shown, computed from its raw records."""
+        return await asyncio.to_thread(
+            experiment_findings, record.plan, record.trials, record.environments, draws
+        )
+
+    # Inside.
+
+    def _ended(self, experiment: str, task: asyncio.Task[ExperimentView]) -> None:
+        self._tasks.pop(experiment, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            view = self._views.get(experiment)
+            if isinstance(error, EaglemonError) and view is not None:
+                notes = (*view.notes, str(error))
+                self._views[experiment] = replace(view, outcome="failed", notes=notes)
+            else:
+                _log.error("experiment %s ended unexpectedly", experiment, exc_info=error)
+
+    async def _run(
+        self,
+        plan: ExperimentPlan,
+        record: ExperimentRecord | None,
+        changed: Callable[[ExperimentView], None] | None,
+    ) -> ExperimentView:
+        def told(view: ExperimentView) -> None:
+            self._views[plan.id] = view
+            if changed is not None:
+                changed(view)
+
+        run = ExperimentRun(
+            self._console, self._store, plan, clock=self._clock, record=record, changed=told
+        )
+        return await run.run()

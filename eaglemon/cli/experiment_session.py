@@ -1,0 +1,166 @@
+"""What ``ab`` and ``sweep`` share: opening the history, confirming, running, telling the result."""
+
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from eaglemon.app.api import Eaglemon
+from eaglemon.app.experiments import ExperimentService
+from eaglemon.cli import diagnostics, output
+from eaglemon.cli.experiment_progress import ExperimentTalk, outlook_lines
+from eaglemon.core.experiment import ExperimentPlan, StopRules, plan_problems
+from eaglemon.core.experiment_records import ExperimentRecord
+from eaglemon.core.experiment_views import ExperimentView, Outlook
+from eaglemon.core.problems import errors_among
+from eaglemon.core.verdict import Findings
+from eaglemon.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UsageError
+from eaglemon.io.files import write_text
+from eaglemon.io.store import Store
+from eaglemon.report.render import render
+from eaglemon.report.tables import RIGHT, aligned, noise_lines, result_rows, verdict_lines
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+IF_INTERRUPTED = "the servers that it started were stopped"
+Result = tuple[ExperimentView, ExperimentRecord, Findings]
+
+
+class NotConfirmedError(Exception):
+    """The person said no."""
+
+
+@asynccontextmanager
+async def open_experiments(console: Eaglemon) -> AsyncIterator[ExperimentService]:
+    """Open the history on a console."""
+    store = Store()
+    try:
+        yield ExperimentService(console, store)
+    finally:
+        await store.close()
+
+
+def request_options(command: Command) -> Command:
+    """Add the options that say how the servers are asked, and how the experiment runs."""
+    for option in reversed(
+        (
+            click.option("--workload", metavar="NAME|FILE", help="chat, code, maths, or a file."),
+            click.option("--requests", type=click.IntRange(min=2), help="Prompts per measurement."),
+            click.option("--max-tokens", type=click.IntRange(min=2), help="Longest answer."),
+            click.option("--seed", type=int, default=1, help="For order and intervals."),
+            click.option("--restore", is_flag=True, help="Start again what had to make room."),
+            click.option("--keep", is_flag=True, help="Leave the last servers running."),
+            click.option("--parallel", is_flag=True, help="Side by side where no GPU is shared."),
+            click.option("--dry-run", is_flag=True, help="Say what would be done."),
+            click.option("--yes", "-y", "confirmed", is_flag=True, help="Do not ask."),
+            click.option(
+                "-o",
+                "--output",
+                "outputs",
+                multiple=True,
+                type=click.Path(path_type=Path, dir_okay=False),
+                help="Write a report: .html, .md, .csv or .json; repeatable.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def probe_settings(
+    workload: str | None, requests: int | None, max_tokens: int | None
+) -> dict[str, str]:
+    """Return the given request options as settings of a profile."""
+    given = {"workload": workload, "requests": requests, "max_tokens": max_tokens}
+    return {f"probe.{key}": str(value) for key, value in given.items() if value is not None}
+
+
+def stop_rules(width_percent: float, limit_s: float | None) -> StopRules:
+    """Return the stop rules of the options ``--width`` and ``--time``."""
+    return StopRules(half_width=width_percent / 100.0, limit_s=limit_s)
+
+
+async def confirmed_outlook(
+    experiments: ExperimentService, plan: ExperimentPlan, *, ask: bool
+) -> Outlook:
+    """Tell what will be done and ask; raises ``UsageError`` for what cannot be, or on a no."""
+    problems = plan_problems(plan)
+    diagnostics.list_problems(problems)
+    wrong = errors_among(problems)
+    if wrong:
+        raise UsageError("the experiment cannot be run as asked", hint=str(wrong[0]))
+    outlook = await experiments.outlook(plan)
+    for line in outlook_lines(outlook):
+        diagnostics.talk(line)
+    if ask and sys.stdin.isatty() and not click.confirm("run it?", err=True):
+        raise NotConfirmedError
+    return outlook
+
+
+async def run_plan(
+    console: Eaglemon, experiments: ExperimentService, plan: ExperimentPlan
+) -> Result:
+    """Run the experiment with its progress on stderr."""
+    view = await experiments.run(plan, changed=ExperimentTalk(console))
+    return await _with_findings(experiments, view)
+
+
+async def resume_plan(console: Eaglemon, experiments: ExperimentService, text: str) -> Result:
+    """Go on with an experiment with its progress on stderr."""
+    view = await experiments.resume(text, changed=ExperimentTalk(console))
+    return await _with_findings(experiments, view)
+
+
+async def _with_findings(experiments: ExperimentService, view: ExperimentView) -> Result:
+    record = await experiments.record(view.plan.id)
+    return view, record, await experiments.findings(record)
+
+
+def tell_result(
+    command: str,
+    result: Result,
+    *,
+    as_json: bool,
+    outputs: Sequence[Path],
+    more: Sequence[str] = (),
+) -> int:
+    """Write the result and its reports; return the exit code: 1 when an arm was not measured."""
+    view, record, findings = result
+    for path in outputs:
+        write_text(path, render(record, findings, path.suffix.lower()))
+        diagnostics.talk(f"wrote {path}")
+    if as_json:
+        verdicts = [*verdict_lines(record, findings), *more]
+        content = {"run": record.plan.id, "outcome": record.outcome, "verdicts": verdicts}
+        content_more = {"arms": record.names, "findings": findings, "failures": record.failures}
+        output.write_document(command, {**content, **content_more, "notes": view.notes})
+    else:
+        output.write_lines(result_lines(record, findings, more))
+    whole = bool(findings.comparisons) and not record.failures
+    return EXIT_OK if whole else EXIT_FAILED
+
+
+def result_lines(
+    record: ExperimentRecord, findings: Findings, more: Sequence[str] = ()
+) -> list[str]:
+    """Return the table and the verdicts as text."""
+    rows = result_rows(record, findings)
+    lines = [*aligned(rows, right=RIGHT), "", *verdict_lines(record, findings), *more]
+    lines += noise_lines(findings)
+    lines += [f"confounder: {line}" for line in findings.confounders]
+    return [*lines, f"run {record.plan.id}: eaglemon report {record.plan.id} -o report.html"]
+
+
+def check_outputs(outputs: Sequence[Path]) -> None:
+    """Refuse reports that cannot be written, before anything is started."""
+    for path in outputs:
+        if path.suffix.lower() not in {".html", ".md", ".csv", ".json"}:
+            raise UsageError(f"{path}: no report is written so", hint="use .html, .md, .csv, .json")
+
+
+def not_confirmed() -> int:
+    """Say that nothing was done and return the exit code."""
+    diagnostics.fail("not confirmed, nothing was started")
+    return EXIT_INTERRUPTED

@@ -1,0 +1,1 @@
+"""Reports of experiments: text, Markdown, CSV, JSON and one HTML file. Renders only; pure."""
