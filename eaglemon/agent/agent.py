@@ -8,7 +8,7 @@ three roles, told apart by the first argument:
 * ``eaglemon-stopper``: ends all processes of one run, and writes the account of it.
 
 Threads of the agent: the main one reads requests; each request that may wait has its own; one
-samples the GPUs, so that a driver that hangs stops nothing else.
+samples the GPUs and has a helper for each of them, so that a call that hangs stops nothing else.
 """
 
 from __future__ import annotations
@@ -234,6 +234,16 @@ def read_container(pid: int) -> Optional[str]:
     except OSError:
         return None
     return found.group(1)[:12] if found else None
+
+
+def read_inner_pid(pid: int) -> Optional[int]:
+    """Return the process's pid in its own pid namespace, where that is another one."""
+    try:
+        with open("/proc/%d/status" % pid, encoding="utf-8", errors="replace") as file:
+            words = next((line.split() for line in file if line.startswith("NSpid:")), [])
+    except OSError:
+        return None
+    return int(words[-1]) if len(words) > 2 and words[-1].isdigit() else None
 
 
 def writes_to(pid: int, path: str) -> bool:
@@ -1148,14 +1158,23 @@ class Program:
 # --- GPUs ------------------------------------------------------------------------------------
 
 
+class Refusal(str):
+    """The driver's words for what it does not answer, with its code (``None``: none given)."""
+
+    __slots__ = ("code",)
+
+    code: Optional[int]
+
+
 class Device:
-    """A GPU with what does not change."""
+    """A GPU with what seldom changes."""
 
     def __init__(self, number: int, uuid: str) -> None:
         self.number = number
         """As the driver counts."""
         self.uuid = uuid
         self.name: Optional[str] = None
+        self.bus_id: Optional[str] = None
         self.handle: Any = None
         self.place: Tuple[int, ...] = (1, number)
         """Sort key: by PCI address where it is known."""
@@ -1163,6 +1182,14 @@ class Device:
         self.total: Optional[int] = None
         self.error: Optional[str] = None
         """Why the driver gives no access to it."""
+        self.last: Optional[Json] = None
+        """The last reading."""
+        self.processes: List[Json] = []
+        self.slow_at = -1e9
+        self.power_limit: Optional[float] = None
+        self.ecc: Optional[int] = None
+        self.mig: Optional[List[Tuple[Any, Json]]] = None
+        """Handle and identity of each MIG instance; ``None`` where the mode is off."""
 
     def reading(self, error: Optional[str] = None) -> Json:
         """Return a sample without any reading."""
@@ -1170,15 +1197,65 @@ class Device:
             "index": self.index,
             "uuid": self.uuid,
             "name": self.name,
+            "bus_id": self.bus_id,
             "memory_total_bytes": self.total,
             "error": error,
         }
 
 
+class Worker:
+    """The thread that asks the driver about one GPU: a call that hangs holds up no other GPU."""
+
+    def __init__(self, number: int, answered: threading.Condition) -> None:
+        self.busy_since: Optional[float] = None
+        """Since when it has waited for the driver (monotonic seconds)."""
+        self._answered = answered
+        self._task: Optional[Callable[[], None]] = None
+        self._given = threading.Semaphore(0)
+        threading.Thread(target=self._run, name="gpu %d" % number, daemon=True).start()
+
+    def give(self, task: Callable[[], None]) -> None:
+        """Hand it a task; it must be idle."""
+        self._task, self.busy_since = task, time.monotonic()
+        self._given.release()
+
+    def silent_s(self) -> float:
+        """Return for how long the driver has not answered it."""
+        since = self.busy_since
+        return time.monotonic() - since if since is not None else 0.0
+
+    def _run(self) -> None:
+        while True:
+            self._given.acquire()
+            task, self._task = self._task, None
+            try:
+                if task is not None:
+                    task()
+            finally:
+                with self._answered:
+                    self.busy_since = None
+                    self._answered.notify_all()
+
+
 class Gpus:
-    """Samples the GPUs in a thread of its own and hands out the last sample."""
+    """Samples the GPUs, each in a thread of its own, and hands out the last sample."""
 
     RETRY_S = 10.0
+    SILENT_S = 2.0
+    """A driver that takes longer than this, or three intervals, is told as not answering."""
+    SLOW_S = 10.0
+    """What seldom changes (ECC, power cap, MIG layout) is asked for this rarely."""
+    THROTTLE = (
+        (0x2, "clocks set by an application"),
+        (0x4, "power cap"),
+        (0x8, "hardware slowdown"),
+        (0x10, "sync boost"),
+        (0x20, "too hot (software)"),
+        (0x40, "too hot (hardware)"),
+        (0x80, "power brake"),
+        (0x100, "display clocks"),
+    )
+    """Bits of nvml.h's clocks event reasons; bit 1, idle, holds nothing back."""
 
     def __init__(self, runs: Runs) -> None:
         self.error: Optional[str] = "the driver has not answered yet"
@@ -1188,16 +1265,20 @@ class Gpus:
         self.sample: Optional[Json] = None
         self.number = 0
         self.busy_since: Optional[float] = None
-        """Since when the driver has been asked for an answer (monotonic seconds)."""
+        """Since when the driver has been asked to open (monotonic seconds)."""
         self._runs = runs
         self._nvml: Any = None
         self._devices: List[Device] = []
+        self._workers: Dict[int, Worker] = {}
+        self._answered = threading.Condition()
         self._all_lost = False
         self._watchers: Dict[int, Tuple[float, float]] = {}
-        self._processes: List[Json] = []
         self._processes_at = -1e9
-        self._seen: Dict[Key, Tuple[Optional[str], Optional[str], Optional[str]]] = {}
+        self._seen: Dict[Key, Json] = {}
         self._seen_at = -1e9
+        self._containers = ContainerNames()
+        self._notes: List[str] = []
+        self._events: Optional[Events] = None
 
     def start(self, source: bytes) -> None:
         """Start the sampling thread with the source of pynvml."""
@@ -1215,19 +1296,21 @@ class Gpus:
             self._watchers.pop(number, None)
 
     def silent_s(self) -> float:
-        """Return for how long the driver has left a question unanswered."""
+        """Return for how long the driver has left the question for its GPUs unanswered."""
         since = self.busy_since
         return time.monotonic() - since if since is not None else 0.0
 
     def without_answer(self, silent_s: float) -> Json:
         """Return the sample to show while the driver hangs: the GPUs, with no reading."""
-        text = "the driver has not answered for %.0f s" % silent_s
+        text = not_answered(silent_s)
         return {
             "at": time.time(),
             "gpus": [device.reading(text) for device in self._devices],
             "processes": [],
+            "processes_known": False,
             "took_s": silent_s,
             "driver_error": text,
+            "notes": self._notes,
         }
 
     def _work(self, source: bytes) -> None:
@@ -1253,13 +1336,13 @@ class Gpus:
                 time.sleep(min(due - now, 0.5))
                 continue
             due = max(due + interval_s, now)
-            self.busy_since = now
             failing = self.error is not None or self._all_lost
-            if failing and self._nvml is not None and now - opened > self.RETRY_S:
-                opened = now
+            stuck = any(worker.busy_since is not None for worker in self._workers.values())
+            if failing and not stuck and self._nvml is not None and now - opened > self.RETRY_S:
+                opened = self.busy_since = now
                 self._reopen()
-            sample = self._take(now, processes_interval_s)
-            self.busy_since = None
+                self.busy_since = None
+            sample = self._take(now, interval_s, processes_interval_s)
             with self.changed:
                 self.sample = sample
                 self.number += 1
@@ -1268,6 +1351,7 @@ class Gpus:
     def _open(self) -> None:
         """Initialise the library and list the GPUs in PCI order."""
         nvml = self._nvml
+        self._notes = passed_through()
         nvml.nvmlInit()
         self.driver_version = self._ask(nvml.nvmlSystemGetDriverVersion)[0]
         known = {device.number: device for device in self._devices}
@@ -1285,9 +1369,12 @@ class Gpus:
             devices.sort(key=lambda device: device.place)
         for index, device in enumerate(devices):
             device.index = index
+            if device.number not in self._workers:
+                self._workers[device.number] = Worker(device.number, self._answered)
         self._devices = devices
         self.driver_version = as_text(self.driver_version)
         self.error = None
+        self._events = Events(nvml, [device for device in devices if device.handle is not None])
 
     def _identify(self, number: int, handle: Any) -> Device:
         nvml = self._nvml
@@ -1298,9 +1385,12 @@ class Gpus:
         pci = self._ask(nvml.nvmlDeviceGetPciInfo, handle)[0]
         if pci is not None:
             device.place = (0, pci.domain, pci.bus, pci.device)
+            device.bus_id = as_text(pci.busId)
         return device
 
     def _reopen(self) -> None:
+        if self._events is not None:
+            self._events.end()
         with contextlib.suppress(Exception):  # it may not be open
             self._nvml.nvmlShutdown()
         try:
@@ -1308,40 +1398,82 @@ class Gpus:
         except Exception as error:
             self.error = describe(error)
 
-    def _ask(self, call: Callable[..., Any], *arguments: Any) -> Tuple[Any, Optional[str]]:
+    def _ask(self, call: Callable[..., Any], *arguments: Any) -> Tuple[Any, Optional[Refusal]]:
         """Call the driver: (answer, None) or (None, its words)."""
         try:
             return call(*arguments), None
         except Exception as error:
-            return None, describe(error)
+            refusal = Refusal(describe(error))
+            refusal.code = getattr(error, "value", None)
+            return None, refusal
 
-    def _take(self, now: float, processes_interval_s: float) -> Json:
+    def _try(self, name: str, *arguments: Any) -> Any:
+        """Call what an old library may not have; ``None`` when there is no answer."""
+        call = getattr(self._nvml, name, None)
+        return None if call is None else self._ask(call, *arguments)[0]
+
+    def _take(self, now: float, interval_s: float, processes_interval_s: float) -> Json:
         at = time.time()
-        gpus = [self._read(device) for device in self._devices] if self.error is None else []
-        self._all_lost = bool(gpus) and all(gpu["error"] for gpu in gpus)
-        if self.error is not None:
-            self._processes = []
-        elif now - self._processes_at >= processes_interval_s - 0.05:
+        devices = self._devices if self.error is None else []
+        processes_too = now - self._processes_at >= processes_interval_s - 0.05
+        if processes_too:
             self._processes_at = now
-            self._processes = self._list_processes()
+            # Titles change after the start: vLLM's workers rename themselves.
+            if now - self._seen_at > 15.0:
+                self._seen, self._seen_at = {}, now
+        limit_s = max(self.SILENT_S, 3 * interval_s)
+        asked = [self._workers[device.number] for device in devices]
+        for device, worker in zip(devices, asked):  # noqa: B905 -- Python 3.8
+            if worker.busy_since is None:
+                worker.give(functools.partial(self._measure, device, processes_too=processes_too))
+        # Those that are known to hang are not waited for; the first readings are.
+        waited = [one for one in asked if one.silent_s() <= limit_s]
+        first = any(device.last is None for device in devices)
+        with self._answered:
+            self._answered.wait_for(
+                lambda: all(one.busy_since is None for one in waited),
+                limit_s if first else min(interval_s, limit_s),
+            )
+        gpus, processes, silent = [], [], []
+        for device, worker in zip(devices, asked):  # noqa: B905 -- Python 3.8
+            silent_s = worker.silent_s()
+            if silent_s > limit_s or device.last is None:
+                silent.append(silent_s)
+                gpus.append(device.reading(not_answered(silent_s)))
+                continue
+            gpus.append(dict(device.last, index=device.index))
+            processes += device.processes
+        self._all_lost = bool(gpus) and all(gpu["error"] for gpu in gpus)
+        all_silent = bool(silent) and len(silent) == len(devices)
         return {
             "at": at,
             "gpus": gpus,
-            "processes": self._processes,
+            "processes": self._with_runs(processes),
+            "processes_known": not silent,
             "took_s": round(time.monotonic() - now, 6),
-            "driver_error": self.error,
+            "driver_error": not_answered(min(silent)) if all_silent else self.error,
+            "notes": self._notes,
         }
+
+    def _measure(self, device: Device, *, processes_too: bool) -> None:
+        """Read one GPU; runs in its worker."""
+        try:
+            device.last = self._read(device)
+            if processes_too:
+                device.processes = self._list_processes(device)
+        except Exception as error:
+            device.last = device.reading("cannot be read: %s" % describe(error))
 
     def _read(self, device: Device) -> Json:
         nvml, handle = self._nvml, device.handle
         if handle is None:
             return device.reading(device.error)
+        now = time.monotonic()
+        if now - device.slow_at >= self.SLOW_S:
+            device.slow_at = now
+            self._read_slow(device)
         reading = device.reading()
-        version = getattr(nvml, "nvmlMemory_v2", 0x02000028)
-        memory, lost = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle, version)
-        if memory is None:
-            # An old driver has only the first version, whose "used" includes the reserved part.
-            memory, lost = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle)
+        memory, lost = self._read_memory(handle)
         if memory is not None:
             device.total = memory.total
             reading.update(
@@ -1349,63 +1481,269 @@ class Gpus:
                 memory_used_bytes=memory.used,
                 memory_reserved_bytes=getattr(memory, "reserved", None),
             )
+        elif lost is not None and lost.code == 3:  # not supported: it has no memory of its own
+            reading.update(read_host_memory())
         rates, rates_error = self._ask(nvml.nvmlDeviceGetUtilizationRates, handle)
         heat, heat_error = self._ask(nvml.nvmlDeviceGetTemperature, handle, 0)
         power, power_error = self._ask(nvml.nvmlDeviceGetPowerUsage, handle)
-        limit, _ = self._ask(nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
         reading.update(
             utilisation_percent=rates.gpu if rates is not None else None,
             temperature_c=heat,
             power_w=power / 1000.0 if power is not None else None,
-            power_limit_w=limit / 1000.0 if limit is not None else None,
+            power_limit_w=device.power_limit,
+            throttle=self._read_throttle(handle),
+            ecc_uncorrected=device.ecc,
+            xid=self._events.last.get(device.uuid) if self._events else None,
+            mig=self._read_mig(device),
         )
         errors = [lost, rates_error, heat_error, power_error]
-        if None not in errors:
+        if None not in errors and any(error is not None and error.code != 3 for error in errors):
             reading["error"] = lost
         return reading
 
-    def _list_processes(self) -> List[Json]:
+    def _read_memory(self, handle: Any) -> Tuple[Any, Optional[Refusal]]:
         nvml = self._nvml
-        found: List[Json] = []
-        seen = {}
-        owners = self._runs.owners
-        # Titles change after the start: vLLM's workers rename themselves.
-        if self._processes_at - self._seen_at > 15.0:
-            self._seen, self._seen_at = {}, self._processes_at
-        for device in self._devices:
-            memory: Dict[int, Optional[int]] = {}
-            for name in ("Compute", "Graphics"):
-                call = getattr(nvml, "nvmlDeviceGet%sRunningProcesses" % name, None)
-                if call is None or device.handle is None:
+        version = getattr(nvml, "nvmlMemory_v2", 0x02000028)
+        memory, lost = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle, version)
+        if memory is None:
+            # An old driver has only the first version, whose "used" includes the reserved part.
+            memory, lost = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle)
+        return memory, lost
+
+    def _read_slow(self, device: Device) -> None:
+        handle = device.handle
+        limit = self._try("nvmlDeviceGetEnforcedPowerLimit", handle)
+        device.power_limit = limit / 1000.0 if limit is not None else None
+        # 1 and 0: uncorrected errors, since the driver was loaded.
+        device.ecc = self._try("nvmlDeviceGetTotalEccErrors", handle, 1, 0)
+        mode = self._try("nvmlDeviceGetMigMode", handle)
+        if not mode or mode[0] != 1:
+            device.mig = None
+            return
+        device.mig = []
+        for number in range(self._try("nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
+            part = self._try("nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
+            if part is None:
+                continue  # places are left empty
+            identity = {
+                "uuid": as_text(self._try("nvmlDeviceGetUUID", part))
+                or "%s/%d" % (device.uuid, number),
+                "gpu_instance": self._try("nvmlDeviceGetGpuInstanceId", part),
+                "compute_instance": self._try("nvmlDeviceGetComputeInstanceId", part),
+                "name": as_text(self._try("nvmlDeviceGetName", part)),
+            }
+            device.mig.append((part, identity))
+
+    def _read_mig(self, device: Device) -> Optional[List[Json]]:
+        if device.mig is None:
+            return None
+        rows = []
+        for part, identity in device.mig:
+            memory = self._read_memory(part)[0]
+            rows.append(
+                dict(
+                    identity,
+                    memory_used_bytes=memory.used if memory is not None else None,
+                    memory_total_bytes=memory.total if memory is not None else None,
+                )
+            )
+        return rows
+
+    def _read_throttle(self, handle: Any) -> Optional[List[str]]:
+        bits = self._try("nvmlDeviceGetCurrentClocksEventReasons", handle)
+        if bits is None:
+            bits = self._try("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+        return None if bits is None else [words for bit, words in self.THROTTLE if bits & bit]
+
+    def _list_processes(self, device: Device) -> List[Json]:
+        nvml = self._nvml
+        if device.handle is None:
+            return []
+        memory: Dict[int, Tuple[Optional[int], Optional[str]]] = {}
+        places = [(part, identity["uuid"]) for part, identity in device.mig or []]
+        for handle, mig_uuid in [*places, (device.handle, None)]:
+            for kind in ("Compute", "Graphics"):
+                call = getattr(nvml, "nvmlDeviceGet%sRunningProcesses" % kind, None)
+                if call is None:
                     continue
-                answer, _ = self._ask(call, device.handle)
-                for one in answer or []:
+                for one in self._ask(call, handle)[0] or []:
                     used = one.usedGpuMemory
                     if used is not None and used >= 1 << 63:
                         used = None  # NVML's "not available"
-                    if memory.get(one.pid) is None:
-                        memory[one.pid] = used
-            for pid, used in memory.items():
-                proc = read_proc(pid)
-                key = proc.key if proc else (pid, -1)
-                about = self._seen.get(key)
-                if about is None:
-                    about = (read_owner(pid), read_command(pid), read_container(pid))
-                seen[key] = about
-                ticks, run_id = owners.get(pid, (None, None))
-                found.append(
-                    {
-                        "gpu_uuid": device.uuid,
-                        "pid": pid,
-                        "memory_bytes": used,
-                        "user": about[0],
-                        "command": about[1],
-                        "container": about[2],
-                        "run_id": run_id if proc and ticks == proc.start_ticks else None,
-                    }
+                    before = memory.get(one.pid, (None, None))
+                    if before[0] is None:
+                        memory[one.pid] = (used, before[1] or mig_uuid)
+        found = []
+        for pid, (used, mig_uuid) in memory.items():
+            proc = read_proc(pid)
+            key = proc.key if proc else (pid, -1)
+            about = self._seen.get(key)
+            if about is None:
+                about = {
+                    "user": read_owner(pid),
+                    "command": read_command(pid),
+                    "container": read_container(pid),
+                    "container_pid": read_inner_pid(pid),
+                }
+                self._seen[key] = about
+            found.append(
+                dict(
+                    about,
+                    gpu_uuid=device.uuid,
+                    pid=pid,
+                    memory_bytes=used,
+                    mig_uuid=mig_uuid,
+                    start_ticks=key[1],
                 )
-        self._seen = seen
+            )
         return found
+
+    def _with_runs(self, processes: List[Json]) -> List[Json]:
+        """Add the run that each process belongs to, and the name of its container."""
+        owners = self._runs.owners
+        found = []
+        for process in processes:
+            one = dict(process)
+            start_ticks = one.pop("start_ticks")
+            ticks, run_id = owners.get(one["pid"], (None, None))
+            one["run_id"] = run_id if ticks is not None and ticks == start_ticks else None
+            if one["container"]:
+                one["container"] = self._containers.name(one["container"])
+            found.append(one)
+        return found
+
+
+class Events:
+    """Waits, in a thread, for critical events (XIDs) that the driver reports."""
+
+    CRITICAL = 0x8
+
+    def __init__(self, nvml: Any, devices: List[Device]) -> None:
+        self.last: Dict[str, int] = {}
+        """Number of the last event, by GPU."""
+        self._nvml = nvml
+        self._over = False
+        self._thread = threading.Thread(target=self._run, args=(devices,), daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop to wait; the library may then be closed."""
+        self._over = True
+        self._thread.join(1.5)
+
+    def _run(self, devices: List[Device]) -> None:
+        nvml = self._nvml
+        try:
+            group = nvml.nvmlEventSetCreate()
+            handles = 0
+            for device in devices:
+                with contextlib.suppress(Exception):  # not every GPU has events
+                    nvml.nvmlDeviceRegisterEvents(device.handle, self.CRITICAL, group)
+                    handles += 1
+        except Exception:
+            return  # a driver without events costs only them
+        while handles and not self._over:
+            try:
+                event = nvml.nvmlEventSetWait_v2(group, 1000)
+                uuid = as_text(nvml.nvmlDeviceGetUUID(event.device))
+            except Exception as error:
+                if getattr(error, "value", None) != 10:  # 10: nothing happened in time
+                    return
+                continue
+            if uuid is not None and event.eventType == self.CRITICAL:
+                self.last[uuid] = int(event.eventData)
+
+
+class ContainerNames:
+    """Names of containers, asked from Docker or Podman where this user may."""
+
+    RETRY_S = 30.0
+
+    def __init__(self) -> None:
+        self._names: Dict[str, str] = {}
+        self._asked_at = -1e9
+        self._lock = threading.Lock()
+
+    def name(self, short_id: str) -> str:
+        """Return the name as far as it is known, else the short id; never waits."""
+        known = self._names.get(short_id)
+        if known is not None:
+            return known
+        with self._lock:
+            now = time.monotonic()
+            if now - self._asked_at > self.RETRY_S:
+                self._asked_at = now
+                threading.Thread(target=self._ask, daemon=True).start()
+        return short_id
+
+    def _ask(self) -> None:
+        for program in ("docker", "podman"):
+            self._names.update(
+                (short_id[:12], name) for short_id, name in list_containers(program).items()
+            )
+
+
+def list_containers(program: str) -> Dict[str, str]:
+    """Return the running containers, full id to name; none where they may not be asked for."""
+    command = [program, "ps", "--no-trunc", "--format", "{{.ID}} {{.Names}}"]
+    try:
+        done = subprocess.run(
+            command,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=5.0,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    rows = (line.split(None, 1) for line in done.stdout.decode("utf-8", "replace").splitlines())
+    return {row[0]: row[1] for row in rows if len(row) == 2}
+
+
+def not_answered(silent_s: float) -> str:
+    """Say for how long the driver has been silent."""
+    return "the driver has not answered for %.0f s" % silent_s
+
+
+def read_host_memory() -> Json:
+    """Return the host's memory as the reading of a GPU that shares it."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            pairs = (line.split(":", 1) for line in file)
+            values = {name: int(rest.split()[0]) * 1024 for name, rest in pairs}
+        total, free = values["MemTotal"], values["MemAvailable"]
+    except (OSError, KeyError, ValueError):
+        return {}
+    return {
+        "memory_total_bytes": total,
+        "memory_used_bytes": total - free,
+        "memory_is_host": True,
+    }
+
+
+def passed_through(root: str = "/sys/bus/pci/devices") -> List[str]:
+    """Name NVIDIA's GPUs that have another driver than NVIDIA's: no reading will show them."""
+    notes = []
+    try:
+        names = sorted(os.listdir(root))
+    except OSError:
+        return []
+    for name in names:
+        folder = os.path.join(root, name)
+        if read_first_line(os.path.join(folder, "vendor")) != "0x10de":
+            continue
+        if not read_first_line(os.path.join(folder, "class")).startswith(("0x0300", "0x0302")):
+            continue
+        try:
+            driver = os.path.basename(os.readlink(os.path.join(folder, "driver")))
+        except OSError:
+            driver = ""
+        if driver.startswith("vfio"):
+            notes.append("GPU %s is bound to %s: a virtual machine has it" % (name, driver))
+        elif driver == "nouveau":
+            notes.append("GPU %s is bound to nouveau: it cannot be used for CUDA" % name)
+    return notes
 
 
 def load_pynvml(source: bytes) -> Any:
@@ -1611,11 +1949,18 @@ def find_sockets(inodes: Set[str]) -> Dict[str, int]:
 
 
 class LogFollower:
-    """Reads a growing log in raw chunks; notices when it is truncated or replaced."""
+    """Reads a growing log in raw chunks; notices when it is truncated or replaced.
+
+    One that was truncated and has grown past the offset again is known by the bytes before it.
+    """
+
+    MARK_BYTES = 64
 
     def __init__(self, path: str, offset: int) -> None:
         self.path = path
         self.offset = offset
+        self._before = b""
+        """The last bytes that were read: they end at the offset."""
         self._file: Optional[int] = None
         self._key: Optional[Tuple[int, int]] = None
 
@@ -1625,11 +1970,13 @@ class LogFollower:
         if self._file is None:
             restarted = self._open()
         data = self._read_here(limit)
-        if not data and self._was_changed():
+        if data is None or (not data and self._was_changed()):
             self._open()
-            restarted, self.offset = True, 0
+            restarted, self.offset, self._before = True, 0, b""
             data = self._read_here(limit)
+        data = data or b""
         self.offset += len(data)
+        self._before = (self._before + data[-self.MARK_BYTES :])[-self.MARK_BYTES :]
         return data, restarted
 
     def close(self) -> None:
@@ -1638,8 +1985,15 @@ class LogFollower:
             os.close(self._file)
             self._file = None
 
-    def _read_here(self, limit: int) -> bytes:
-        return os.pread(self._file, limit, self.offset) if self._file is not None else b""
+    def _read_here(self, limit: int) -> Optional[bytes]:
+        """Read on; ``None`` when other bytes stand before the offset than were read there."""
+        if self._file is None:
+            return b""
+        known = len(self._before)
+        data = os.pread(self._file, limit + known, self.offset - known)
+        if len(data) <= known:
+            return b""
+        return data[known:] if data[:known] == self._before else None
 
     def _open(self) -> bool:
         """Open the file; True when it is shorter than the offset asked for."""
@@ -1651,7 +2005,7 @@ class LogFollower:
         stat = os.fstat(self._file)
         self._key = (stat.st_dev, stat.st_ino)
         if stat.st_size < self.offset:
-            self.offset = 0
+            self.offset, self._before = 0, b""
             return True
         return False
 

@@ -3,7 +3,8 @@
  * Lines of the file, read at each call:
  *   CALL CODE        the call (without "nvmlDeviceGet") fails with CODE, on every GPU
  *   CALL/GPU CODE    ... on one GPU only
- *   sleep CALL MS    the call takes MS milliseconds
+ *   sleep CALL MS    the call takes MS milliseconds; CALL/GPU: on one GPU only
+ *   value CALL/GPU N the call answers N: MigMode, TotalEccErrors, Throttle, Xid
  * GPUs are listed against PCI order on purpose: number 0 has the highest bus address.
  * FAKE_PID is the process on each GPU. Built with -DWITHOUT_V2 it is an old driver.
  */
@@ -32,11 +33,24 @@ static int fault(const char *call, device *gpu) {
   snprintf(one, sizeof one, "%s/%d", call, gpu ? gpu->number : -1);
   while (fgets(line, sizeof line, file)) {
     if (sscanf(line, "sleep %63s %d", name, &value) == 2) {
-      if (!strcmp(name, call)) usleep((useconds_t)value * 1000);
+      if (!strcmp(name, call) || !strcmp(name, one)) usleep((useconds_t)value * 1000);
     } else if (sscanf(line, "%63s %d", name, &value) == 2) {
       if (!strcmp(name, call) || !strcmp(name, one) || !strcmp(name, "all")) result = value;
     }
   }
+  fclose(file);
+  return result;
+}
+
+static int value_of(const char *call, device *gpu, int otherwise) {
+  const char *path = getenv("FAKE_FAULTS");
+  FILE *file = path ? fopen(path, "r") : NULL;
+  char line[256], name[64], one[80];
+  int value, result = otherwise;
+  if (!file) return result;
+  snprintf(one, sizeof one, "%s/%d", call, gpu->number);
+  while (fgets(line, sizeof line, file))
+    if (sscanf(line, "value %63s %d", name, &value) == 2 && !strcmp(name, one)) result = value;
   fclose(file);
   return result;
 }
@@ -73,12 +87,12 @@ int nvmlDeviceGetHandleByIndex_v2(u32 number, device **gpu) {
 }
 int nvmlDeviceGetUUID(device *gpu, char *text, u32 size) {
   FAIL("UUID", gpu)
-  snprintf(text, size, "GPU-%d", gpu->number);
+  snprintf(text, size, gpu->number < 32 ? "GPU-%d" : "MIG-%d", gpu->number);
   return 0;
 }
 int nvmlDeviceGetName(device *gpu, char *text, u32 size) {
   FAIL("Name", gpu)
-  snprintf(text, size, "NVIDIA H200");
+  snprintf(text, size, gpu->number < 32 ? "NVIDIA H200" : "NVIDIA H200 MIG 3g.71gb");
   return 0;
 }
 int nvmlDeviceGetPciInfo_v3(device *gpu, char *info) {
@@ -141,4 +155,55 @@ int nvmlDeviceGetGraphicsRunningProcesses_v3(device *gpu, u32 *number, char *lis
   FAIL("GraphicsProcesses", gpu)
   *number = 0;
   return 0;
+}
+/* A GPU in MIG mode has instances in the places 0 and 2, with the numbers 32 + 4 * GPU + place. */
+int nvmlDeviceGetMigMode(device *gpu, u32 *current, u32 *pending) {
+  FAIL("MigMode", gpu)
+  *current = *pending = (u32)value_of("MigMode", gpu, 0);
+  return 0;
+}
+int nvmlDeviceGetMaxMigDeviceCount(device *gpu, u32 *number) { (void)gpu; *number = 7; return 0; }
+int nvmlDeviceGetMigDeviceHandleByIndex(device *gpu, u32 place, device **part) {
+  if (place != 0 && place != 2) return 6;
+  *part = &devices[32 + 4 * gpu->number + (int)place];
+  return 0;
+}
+int nvmlDeviceGetGpuInstanceId(device *part, u32 *number) {
+  *number = (u32)(part->number % 4 + 1);
+  return 0;
+}
+int nvmlDeviceGetComputeInstanceId(device *part, u32 *number) {
+  (void)part;
+  *number = 0;
+  return 0;
+}
+int nvmlDeviceGetTotalEccErrors(device *gpu, int kind, int counter, u64 *number) {
+  if (kind != 1 || counter != 0) return 2;
+  FAIL("TotalEccErrors", gpu)
+  *number = (u64)value_of("TotalEccErrors", gpu, 0);
+  return 0;
+}
+int nvmlDeviceGetCurrentClocksEventReasons(device *gpu, u64 *bits) {
+  FAIL("Throttle", gpu)
+  *bits = (u64)value_of("Throttle", gpu, 1);
+  return 0;
+}
+int nvmlEventSetCreate(void **group) { *group = devices; return 0; }
+int nvmlDeviceRegisterEvents(device *gpu, u64 kinds, void *group) {
+  (void)group; (void)kinds;
+  FAIL("RegisterEvents", gpu)
+  return 0;
+}
+int nvmlEventSetWait_v2(void *group, u64 *event, u32 limit_ms) {
+  (void)group;
+  for (int i = 0; i < count(); i++) {
+    int number = value_of("Xid", &devices[i], 0);
+    if (number) {
+      event[0] = (u64)&devices[i]; event[1] = 8; event[2] = (u64)number; event[3] = 0;
+      usleep(100000);
+      return 0;
+    }
+  }
+  usleep((limit_ms < 100 ? limit_ms : 100) * 1000);
+  return 10;
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from eaglemon.agent import agent
 from eaglemon.core.hosts import HostSample
 from eaglemon.io.agent_link import AgentLink
 from eaglemon.io.local import LocalTransport
@@ -138,7 +139,7 @@ async def test_an_old_driver_has_only_the_first_memory_call(old_driver: Path, st
 async def test_each_reading_may_be_missing_on_its_own(
     driver: Driver, call: str, field: str
 ) -> None:
-    driver.fail(f"{call} 3")
+    driver.fail(f"{call} 999")
     (gpu,) = (await driver.sample(FAKE_GPUS="1")).gpus
     others = READINGS - {field}
     assert getattr(gpu, field) is None
@@ -199,6 +200,128 @@ async def test_a_driver_that_hangs_stops_nothing_else(driver: Driver) -> None:
             await link.ping()
         started_at = time.monotonic()
     assert time.monotonic() - started_at < 0.5
+
+
+async def test_one_gpu_that_hangs_leaves_the_others_their_readings(driver: Driver) -> None:
+    async with driver.link(FAKE_GPUS="3") as link:
+        async with aclosing(link.watch_gpus(interval_s=0.2)) as samples, asyncio.timeout(20):
+            driver.fail("sleep Temperature/1 9000")
+            healthy, told = 0, False
+            async for sample in samples:
+                assert sample.driver_error is None
+                others = [gpu for gpu in sample.gpus if gpu.uuid != "GPU-1"]
+                assert [gpu.memory_used_bytes for gpu in others] == [202, 200]
+                assert [gpu.error for gpu in others] == [None, None]
+                (hung,) = [gpu for gpu in sample.gpus if gpu.uuid == "GPU-1"]
+                if hung.error is None:
+                    # While it may still be only slow, its last reading stands.
+                    assert hung.memory_used_bytes == 201
+                    continue
+                assert "the driver has not answered for" in hung.error
+                assert hung.memory_used_bytes is None
+                assert not sample.processes_known
+                healthy, told = healthy + 1, told or "for 4 s" in hung.error
+                if told:
+                    break
+        # It held up nobody: about ten samples came in the two seconds.
+        assert healthy >= 6
+
+
+async def test_a_gpu_that_answers_again_is_read_again(driver: Driver) -> None:
+    async with (
+        driver.link(FAKE_GPUS="2") as link,
+        aclosing(link.watch_gpus(interval_s=0.2)) as samples,
+        asyncio.timeout(20),
+    ):
+        driver.fail("sleep PowerUsage/0 3000")
+        was_silent = False
+        async for sample in samples:
+            (gpu,) = [gpu for gpu in sample.gpus if gpu.uuid == "GPU-0"]
+            if gpu.error is not None and not was_silent:
+                was_silent = True
+                driver.fail()
+            if was_silent and gpu.error is None:
+                assert gpu.memory_used_bytes == 200
+                break
+
+
+async def test_mig_instances_are_parts_of_their_gpu(driver: Driver) -> None:
+    driver.fail("value MigMode/1 1", "UtilizationRates/1 3")
+    sample = await driver.sample(FAKE_GPUS="2", FAKE_PID=str(os.getpid()))
+    with_mig, without = sample.gpus
+    assert (with_mig.uuid, with_mig.utilisation_percent, with_mig.error) == ("GPU-1", None, None)
+    assert without.mig is None
+    assert with_mig.mig is not None
+    found = [(one.uuid, one.gpu_instance, one.memory_used_bytes) for one in with_mig.mig]
+    assert found == [("MIG-36", 1, 236), ("MIG-38", 3, 238)]
+    assert with_mig.mig[0].name == "NVIDIA H200 MIG 3g.71gb"
+    by_gpu = {process.gpu_uuid: process for process in sample.processes}
+    assert by_gpu["GPU-1"].mig_uuid == "MIG-36"
+    assert by_gpu["GPU-0"].mig_uuid is None
+
+
+async def test_a_gpu_without_memory_of_its_own_has_the_hosts(driver: Driver) -> None:
+    driver.fail("MemoryInfo 3", "EnforcedPowerLimit 3")
+    (gpu,) = (await driver.sample(FAKE_GPUS="1")).gpus
+    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert gpu.memory_is_host
+    assert gpu.memory_total_bytes == host
+    assert gpu.memory_used_bytes is not None
+    assert 0 < gpu.memory_used_bytes < host
+    assert gpu.power_limit_w is None
+
+
+async def test_a_gpu_that_supports_nothing_is_there(driver: Driver) -> None:
+    """A Jetson: no reading, which is no error."""
+    calls = ("MemoryInfo", "UtilizationRates", "Temperature", "PowerUsage", "MigMode")
+    driver.fail(*(f"{call} 3" for call in calls))
+    (gpu,) = (await driver.sample(FAKE_GPUS="1")).gpus
+    assert gpu.error is None
+    assert gpu.memory_is_host
+    assert (gpu.temperature_c, gpu.power_w, gpu.utilisation_percent) == (None, None, None)
+
+
+async def test_throttling_ecc_and_critical_events(driver: Driver) -> None:
+    driver.fail("value Throttle/0 68", "value TotalEccErrors/0 3", "value Xid/0 79")
+    async with (
+        driver.link(FAKE_GPUS="2") as link,
+        aclosing(link.watch_gpus(interval_s=0.1)) as samples,
+        asyncio.timeout(10),
+    ):
+        async for sample in samples:
+            well, ill = sample.gpus
+            if ill.xid is not None:
+                break
+        else:
+            raise AssertionError("the samples ended")
+    assert ill.throttle == ("power cap", "too hot (hardware)")
+    assert (ill.ecc_uncorrected, ill.xid) == (3, 79)
+    assert (well.throttle, well.ecc_uncorrected, well.xid) == ((), 0, None)
+    assert ill.bus_id == "00000000:80:00.0"
+
+
+async def test_what_a_driver_does_not_tell_is_unknown(driver: Driver) -> None:
+    driver.fail("Throttle 3", "TotalEccErrors 3", "RegisterEvents 3")
+    (gpu,) = (await driver.sample(FAKE_GPUS="1")).gpus
+    assert (gpu.throttle, gpu.ecc_uncorrected, gpu.xid) == (None, None, None)
+
+
+def test_gpus_of_virtual_machines_are_named(tmp_path: Path) -> None:
+    for name, kind, driver_name in (
+        ("0000:41:00.0", "0x030200", "vfio-pci"),
+        ("0000:42:00.0", "0x030200", "nvidia"),
+        ("0000:43:00.0", "0x040300", "vfio-pci"),
+    ):
+        folder = tmp_path / "devices" / name
+        folder.mkdir(parents=True)
+        (folder / "vendor").write_text("0x10de\n")
+        (folder / "class").write_text(f"{kind}\n")
+        (tmp_path / driver_name).mkdir(exist_ok=True)
+        (folder / "driver").symlink_to(tmp_path / driver_name)
+    assert agent.passed_through(str(tmp_path / "devices")) == [
+        "GPU 0000:41:00.0 is bound to vfio-pci: a virtual machine has it"
+    ]
+    assert agent.passed_through(str(tmp_path / "none")) == []
 
 
 async def test_a_driver_that_hangs_from_the_start_lets_the_agent_start(driver: Driver) -> None:
