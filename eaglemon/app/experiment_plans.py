@@ -3,7 +3,7 @@
 import math
 import secrets
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 
@@ -20,7 +20,10 @@ from eaglemon.core.experiment import (
 )
 from eaglemon.core.experiment_records import Environment
 from eaglemon.core.experiment_views import Outlook
+from eaglemon.core.problems import errors_among
+from eaglemon.core.sweep import Combination, Skipped, combinations
 from eaglemon.core.verdict import Findings, Trial, findings_of
+from eaglemon.engines import engine_named
 from eaglemon.errors import UsageError
 from eaglemon.io.store import Store
 
@@ -52,6 +55,52 @@ def arm_of(
         settings=own,
         shell_line=plan.shell_line,
     )
+
+
+def sweep_arms(
+    console: Eaglemon,
+    profile: str,
+    host: str,
+    settings: Mapping[str, str],
+    *,
+    steps: Sequence[int],
+    topk: Sequence[int],
+    draft_tokens: Sequence[int] | None,
+    concurrency: Sequence[int],
+) -> tuple[tuple[Arm, ...], list[Skipped]]:
+    """Return the arms of a sweep, those of one server together, and what is left out.
+
+    A combination whose command line is another's, or that its engine refuses, is left out.
+    """
+    wanted, skipped = combinations(steps, topk, draft_tokens)
+    lines: dict[str, Combination] = {}
+    arms: list[Arm] = []
+    for one in wanted:
+        changes = {**settings, **one.settings}
+        first = arm_of(console, profile, host, {**changes, "probe.concurrency": "1"})
+        same = lines.get(first.shell_line)
+        refused = errors_among(engine_named(first.profile.engine).check(first.profile))
+        if same is not None:
+            reason = f"its command line is that of {same.name}"
+        elif refused:
+            reason = str(refused[0])
+        else:
+            reason = ""
+            lines[first.shell_line] = one
+        if reason:
+            skipped.append(Skipped(combination=one, reason=reason))
+            continue
+        arms += [
+            arm_of(
+                console,
+                profile,
+                host,
+                {**changes, "probe.concurrency": str(users)},
+                name=one.name if len(concurrency) == 1 else f"{one.name} x{users}",
+            )
+            for users in concurrency
+        ]
+    return tuple(arms), skipped
 
 
 def new_id(kind: str, wall: float) -> str:
@@ -131,7 +180,8 @@ def experiment_findings(
 ) -> Findings:
     """Return what the trials show, confounders included. Computes; keep it off the event loop."""
     speculates = [arm.profile.speculation is not None for arm in plan.arms]
-    found = findings_of(trials, speculates, seed=plan.seed, draws=draws)
+    groups = [arm.request.concurrency for arm in plan.arms] if plan.kind == "sweep" else None
+    found = findings_of(trials, speculates, groups=groups, seed=plan.seed, draws=draws)
     resolved = [
         environments[index].resolved if index in environments else {}
         for index in range(len(plan.arms))

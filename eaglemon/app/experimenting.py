@@ -14,6 +14,7 @@ from eaglemon.core.experiment_machine import ExperimentMachine
 from eaglemon.core.experiment_records import ExperimentRecord
 from eaglemon.core.experiment_views import ExperimentView, LaneView
 from eaglemon.core.probe import ProbePlan, ProbeProgress
+from eaglemon.core.sweep import hopeless
 from eaglemon.core.verdict import Findings, Trial, narrow_enough
 from eaglemon.errors import (
     AgentError,
@@ -71,6 +72,7 @@ class ExperimentRun:
                     restore=plan.restore and alone,
                     keep=plan.keep,
                     watch_width=alone,
+                    look_often=plan.kind == "sweep",
                     done=done,
                     failed=record.failures if record else None,
                 ),
@@ -161,8 +163,8 @@ class ExperimentRun:
                 self._environments[trial.arm] = environment
                 await self._store.note_environment(self._plan.id, trial.arm, environment)
 
-    async def look(self) -> bool:
-        """Compute the findings so far; tell whether they are narrow by the stop rule."""
+    async def look(self) -> events.LookedAt:
+        """Compute the findings so far, and what follows from them by the stop rules."""
         self._findings = await asyncio.to_thread(
             experiment_findings,
             self._plan,
@@ -170,7 +172,9 @@ class ExperimentRun:
             dict(self._environments),
             LOOK_DRAWS,
         )
-        return narrow_enough(self._findings, self._plan.stop.half_width)
+        narrow = narrow_enough(self._findings, self._plan.stop.half_width)
+        found = hopeless(self._plan, self._trials) if self._plan.kind == "sweep" else {}
+        return events.LookedAt(narrow, tuple(found.items()))
 
     async def _end(self, outcome: str) -> None:
         if len(self._lanes) > 1 and self._plan.restore:
@@ -238,7 +242,7 @@ class _Lane:
             case events.NoteFailure(arm=arm, reason=reason):
                 await run.store.note_failure(run.plan.id, arm, reason)
             case events.Look():
-                answer = events.LookedAt(await run.look())
+                answer = await run.look()
             case events.Clear():
                 await servers.clear(self._arms)
                 answer = events.Cleared()

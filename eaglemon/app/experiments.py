@@ -6,12 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from eaglemon.app.api import Eaglemon
-from eaglemon.app.experiment_plans import arm_of, experiment_findings, new_id, outlook_of
+from eaglemon.app.experiment_plans import (
+    arm_of,
+    experiment_findings,
+    new_id,
+    outlook_of,
+    sweep_arms,
+)
 from eaglemon.app.experimenting import ExperimentRun
 from eaglemon.core.experiment import Arm, ExperimentPlan
 from eaglemon.core.experiment_records import ExperimentRecord, ExperimentSummary
 from eaglemon.core.experiment_views import ExperimentView, Outlook
 from eaglemon.core.stats import DRAWS
+from eaglemon.core.sweep import Skipped
 from eaglemon.core.verdict import Findings
 from eaglemon.errors import EaglemonError, UsageError
 from eaglemon.io.clock import Clock, SystemClock
@@ -37,6 +44,29 @@ class ExperimentService:
     ) -> Arm:
         """Return the arm of ``PROFILE[+KEY=VALUE...][@HOST]``."""
         return arm_of(self._console, text, host, settings or {}, name=name)
+
+    def sweep_arms(
+        self,
+        profile: str,
+        host: str,
+        settings: Mapping[str, str] | None = None,
+        *,
+        steps: Sequence[int],
+        topk: Sequence[int] = (1,),
+        draft_tokens: Sequence[int] | None = None,
+        concurrency: Sequence[int] = (1,),
+    ) -> tuple[tuple[Arm, ...], list[Skipped]]:
+        """Return the arms of a sweep, and what is left out and why; ``None`` tokens are auto."""
+        return sweep_arms(
+            self._console,
+            profile,
+            host,
+            settings or {},
+            steps=steps,
+            topk=topk,
+            draft_tokens=draft_tokens,
+            concurrency=concurrency,
+        )
 
     def new_id(self, kind: str) -> str:
         """Return an id for a new experiment of this kind."""

@@ -67,9 +67,13 @@ class HostBack:
 
 @dataclass(frozen=True, slots=True)
 class LookedAt:
-    """The intervals so far were computed; ``narrow`` by the stop rule."""
+    """The intervals so far were computed; ``narrow`` by the stop rule.
+
+    ``hopeless`` are arms that need no further measurement, with the reason.
+    """
 
     narrow: bool
+    hopeless: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,22 +39,27 @@ class ExperimentMachine:
         restore: bool = False,
         keep: bool = False,
         watch_width: bool = True,
+        look_often: bool = False,
         done: Collection[Leg] = (),
         failed: Mapping[int, str] | None = None,
     ) -> None:
-        """``watch_width`` off leaves the width rule alone, for lanes that see only a part."""
+        """``watch_width`` off leaves the width rule alone, for lanes that see only a part.
+
+        ``look_often`` looks after every leg, to give up hopeless arms early.
+        """
         self.state = State.PLANNED
         self.outcome = ""
         self.failed = dict(failed or {})
         """Reasons by arm."""
         self._todo = [leg for leg in legs if leg not in done]
-        self._last_round = max((leg.round for leg in legs), default=0)
         self._stop = stop
         self._restore = restore
         self._keep = keep
         self._watch_width = watch_width
+        self._look_often = look_often
         self._tries = 0
-        self._all_arms = {leg.arm for leg in legs}
+        self._narrow_counts = False
+        self._measured_any = bool(done)
 
     @property
     def leg(self) -> Leg | None:
@@ -94,8 +99,8 @@ class ExperimentMachine:
                 answer = self._away(reason)
             case State.AWAY, events.HostBack():
                 answer = self._next()
-            case State.LOOKING, events.LookedAt(narrow=narrow):
-                answer = self._end("narrow") if narrow else self._next()
+            case State.LOOKING, events.LookedAt(narrow=narrow, hopeless=hopeless):
+                answer = self._looked(hopeless, narrow=narrow)
             case State.CLEARING, events.Cleared():
                 answer = self._after_clearing()
             case State.RESTORING, events.Restored():
@@ -107,22 +112,34 @@ class ExperimentMachine:
             self._todo.pop(0)
         leg = self.leg
         if leg is None:
-            return self._end("failed" if self._all_arms <= self.failed.keys() else "done")
+            return self._end("done" if self._measured_any else "failed")
         self.state = State.MAKING_ROOM
         return [events.FindServer(leg.arm)]
 
     def _measured(self, elapsed_s: float) -> list[events.Command]:
         leg = self._todo.pop(0)
+        self._measured_any = True
         self._tries = 0
         left = [one for one in self._todo if one.arm not in self.failed]
         limit_s = self._stop.limit_s
         if left and limit_s is not None and elapsed_s >= limit_s:
             return self._end("time-up")
         round_over = not any(one.round == leg.round for one in left)
-        if left and round_over and self._watch_width and leg.round + 1 >= self._stop.first_look:
+        enough = round_over and leg.round + 1 >= self._stop.first_look
+        if left and (self._look_often or (self._watch_width and enough)):
+            self._narrow_counts = self._watch_width and enough
             self.state = State.LOOKING
             return [events.Look()]
         return self._next()
+
+    def _looked(
+        self, hopeless: tuple[tuple[int, str], ...], *, narrow: bool
+    ) -> list[events.Command]:
+        if narrow and self._narrow_counts:
+            return self._end("narrow")
+        fresh = [(arm, why) for arm, why in hopeless if arm not in self.failed]
+        self.failed.update(fresh)
+        return [*(events.NoteFailure(arm, why) for arm, why in fresh), *self._next()]
 
     def _fail(self, reason: str) -> list[events.Command]:
         leg = self.leg

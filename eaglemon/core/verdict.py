@@ -107,7 +107,8 @@ class Findings:
 
     arms: tuple[ArmFigures, ...]
     comparisons: tuple[Comparison, ...] = ()
-    reference: int | None = None
+    references: tuple[int, ...] = ()
+    """Arms that others are compared with: one, or one for each group."""
     confounders: tuple[str, ...] = field(default=())
 
 
@@ -165,9 +166,8 @@ def compare(
     """
     ours = [trial for trial in trials if trial.arm == arm]
     theirs = [trial for trial in trials if trial.arm == reference]
-    mine, other = _log_speeds(ours), _log_speeds(theirs)
-    paired = [mine[key] - other[key] for key in mine if key in other]
-    unpaired = len(mine.keys() ^ other.keys())
+    paired = paired_logs(trials, arm, reference)
+    unpaired = len(_log_speeds(ours).keys() ^ _log_speeds(theirs).keys())
     interval = mean_interval(paired, rng=rng, level=level, draws=draws)
     if interval is None:
         return Comparison(
@@ -200,24 +200,34 @@ def compare(
     )
 
 
+def paired_logs(trials: Sequence[Trial], arm: int, reference: int) -> list[float]:
+    """Return ``log(arm / reference)`` of each prompt that both answered."""
+    mine = _log_speeds([trial for trial in trials if trial.arm == arm])
+    other = _log_speeds([trial for trial in trials if trial.arm == reference])
+    return [mine[key] - other[key] for key in mine if key in other]
+
+
 def findings_of(
     trials: Sequence[Trial],
     speculates: Sequence[bool],
     *,
+    groups: Sequence[object] | None = None,
     seed: int = 1,
     level: float = LEVEL,
     draws: int = DRAWS,
 ) -> Findings:
     """Return the findings over all arms; ``speculates`` tells of each arm whether it does.
 
-    The reference is the first arm that was measured.
+    Each arm is compared with the first measured one of its group; without ``groups`` there is one.
     """
     rng = Random(seed)  # noqa: S311 - repeatable, not secret
     count = len(speculates)
+    group_of = groups or [None] * count
     arms = tuple(arm_figures(arm, trials, rng=rng, draws=draws) for arm in range(count))
-    reference = next((figures.arm for figures in arms if figures.ok), None)
-    if reference is None:
-        return Findings(arms=arms)
+    first: dict[object, int] = {}
+    for figures in arms:
+        if figures.ok:
+            first.setdefault(group_of[figures.arm], figures.arm)
     comparisons = tuple(
         compare(
             trials,
@@ -230,9 +240,9 @@ def findings_of(
             reference_speculates=speculates[reference],
         )
         for arm in range(count)
-        if arm != reference
+        if (reference := first.get(group_of[arm], arm)) != arm
     )
-    return Findings(arms=arms, comparisons=comparisons, reference=reference)
+    return Findings(arms=arms, comparisons=comparisons, references=tuple(first.values()))
 
 
 def narrow_enough(findings: Findings, half_width: float) -> bool:

@@ -6,6 +6,7 @@ from eaglemon.core.experiment import flag_differences
 from eaglemon.core.experiment_records import ExperimentRecord
 from eaglemon.core.profiles import ProbeDefaults
 from eaglemon.core.stats import Interval
+from eaglemon.core.sweep import GIVEN_UP
 from eaglemon.core.units import UNKNOWN, duration, latency, length, memory, percent, rate
 from eaglemon.core.verdict import ArmFigures, Comparison, Findings, sentence
 
@@ -42,7 +43,7 @@ def result_rows(record: ExperimentRecord, findings: Findings) -> list[tuple[str,
     return [
         HEADER,
         *(
-            _row(record, figures, by_arm.get(figures.arm), findings.reference)
+            _row(record, figures, by_arm.get(figures.arm), findings.references)
             for figures in findings.arms
         ),
     ]
@@ -53,7 +54,8 @@ def verdict_lines(record: ExperimentRecord, findings: Findings) -> list[str]:
     names = record.names
     lines = [sentence(one, names) for one in findings.comparisons if one.ratio is not None]
     for arm, reason in sorted(record.failures.items()):
-        lines.append(f"{names[arm]} was not measured: {reason}")
+        given_up = reason.startswith(GIVEN_UP)
+        lines.append(f"{names[arm]} {'was ' if given_up else 'failed: '}{reason}")
     lines += [
         f"{names[one.arm]} breaks even at an accept length of {length(one.overhead)}, "
         f"and reaches {length(findings.arms[one.arm].accept_length)}"
@@ -138,17 +140,19 @@ def _row(
     record: ExperimentRecord,
     figures: ArmFigures,
     comparison: Comparison | None,
-    reference: int | None,
+    references: Sequence[int],
 ) -> tuple[str, ...]:
     verdict, ratio = UNKNOWN, None
     if comparison is not None:
         verdict, ratio = comparison.verdict.value, comparison.ratio
         if ratio is not None and comparison.smallest_effect is not None:
             verdict += f" (seen from {comparison.smallest_effect * 100:.0f} %)"
-    elif figures.arm == reference:
+    elif figures.arm in references:
         verdict = "reference"
-    if figures.arm in record.failures:
-        verdict = "failed" if figures.trials == 0 else f"{verdict}, then failed"
+    failure = record.failures.get(figures.arm)
+    if failure is not None:
+        end = "given up" if failure.startswith(GIVEN_UP) else "failed"
+        verdict = end if figures.trials == 0 else f"{verdict}, then {end}"
     accept = length(figures.accept_length)
     if figures.accept is not None:
         accept += f" +-{figures.accept.half_width:.2f}"

@@ -1,0 +1,138 @@
+"""``eaglemon sweep``: find the best speculation settings of a profile."""
+
+from pathlib import Path
+
+import click
+
+from eaglemon.app.api import Eaglemon
+from eaglemon.app.experiments import ExperimentService
+from eaglemon.cli import diagnostics, output, session
+from eaglemon.cli import experiment_session as shared
+from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option, settings_from
+from eaglemon.core.experiment import ExperimentPlan, Order
+from eaglemon.core.stats import DRAWS
+from eaglemon.core.sweep import Skipped, best_line, best_of
+from eaglemon.errors import EXIT_OK, UsageError
+
+
+def _numbers(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...] | None:
+    del ctx, param
+    if value == "auto":
+        return None
+    try:
+        return tuple(dict.fromkeys(int(part) for part in value.split(",") if part.strip()))
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is no list of numbers; write 1,3,5") from error
+
+
+@click.command(name="sweep")
+@click.argument("profile")
+@host_option
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a setting of every combination, as for launch. Repeatable.",
+)
+@click.option("--steps", callback=_numbers, default="1,3,5,7", help="Draft steps.")
+@click.option("--topk", callback=_numbers, default="1", help="Branches; above 1 drafts are trees.")
+@click.option("--draft-tokens", callback=_numbers, default="auto", help="Tokens verified, or auto.")
+@click.option("--concurrency", callback=_numbers, default="1", help="Requests at a time.")
+@click.option("--rounds", type=click.IntRange(min=1), default=2, help="Measurements of each.")
+@click.option("--width", type=float, default=2.0, help="End early within this, in per cent.")
+@click.option("--time", "limit", type=DURATION, help="Begin no measurement later, such as 2h.")
+@shared.request_options
+@json_option
+@click.pass_obj
+def command(
+    invocation: Invocation,
+    *,
+    profile: str,
+    hosts: tuple[str, ...],
+    settings: tuple[str, ...],
+    steps: tuple[int, ...] | None,
+    topk: tuple[int, ...] | None,
+    draft_tokens: tuple[int, ...] | None,
+    concurrency: tuple[int, ...] | None,
+    rounds: int,
+    width: float,
+    limit: float | None,
+    workload: str | None,
+    requests: int | None,
+    max_tokens: int | None,
+    seed: int,
+    restore: bool,
+    keep: bool,
+    parallel: bool,
+    dry_run: bool,
+    confirmed: bool,
+    outputs: tuple[Path, ...],
+    as_json: bool,
+) -> int:
+    """Measure PROFILE over its speculation settings and name the best for each concurrency.
+
+    No speculation is measured too. Combinations that are invalid or the same as another are
+    skipped with the reason; those that are surely worse are not measured again.
+    """
+    shared.check_outputs(outputs)
+    if not steps or not topk or not concurrency:
+        raise UsageError("sweep needs numbers for steps, topk and concurrency")
+    chosen = invocation.hosts(hosts)
+    common = {
+        **shared.probe_settings(workload, requests, max_tokens),
+        **settings_from(settings),
+    }
+
+    def plan_of(experiments: ExperimentService) -> tuple[ExperimentPlan, list[Skipped]]:
+        arms, skipped = experiments.sweep_arms(
+            profile,
+            chosen[0].name,
+            common,
+            steps=steps,
+            topk=topk,
+            draft_tokens=draft_tokens,
+            concurrency=concurrency,
+        )
+        plan = ExperimentPlan(
+            id=experiments.new_id("sweep"),
+            kind="sweep",
+            arms=arms,
+            rounds=rounds,
+            order=Order.ABBA,
+            seed=seed,
+            stop=shared.stop_rules(width, limit),
+            restore=restore,
+            keep=keep,
+            parallel=parallel,
+        )
+        return plan, skipped
+
+    async def work(console: Eaglemon) -> shared.Result | None:
+        await session.settled(console)
+        async with shared.open_experiments(console) as experiments:
+            plan, skipped = plan_of(experiments)
+            for one in skipped:
+                diagnostics.talk(f"skipped {one.combination.name}: {one.reason}")
+            outlook = await shared.confirmed_outlook(
+                experiments, plan, ask=not (confirmed or dry_run)
+            )
+            if dry_run:
+                if as_json:
+                    output.write_document("sweep", {"outlook": outlook, "skipped": skipped})
+                return None
+            diagnostics.talk(f"run {plan.id}")
+            return await shared.run_plan(console, experiments, plan)
+
+    try:
+        result = session.run_on(
+            chosen, invocation.profiles(), work, if_interrupted=shared.IF_INTERRUPTED
+        )
+    except shared.NotConfirmedError:
+        return shared.not_confirmed()
+    if result is None:
+        return EXIT_OK
+    _, record, _ = result
+    best = best_of(record.plan, record.trials, draws=DRAWS)
+    more = [best_line(one, record.names) for one in best]
+    return shared.tell_result("sweep", result, as_json=as_json, outputs=outputs, more=more)
