@@ -133,14 +133,15 @@ class FleetScreen(ConsoleScreen):
 
     def on_resize(self) -> None:
         """The preview is made for a width."""
-        self.call_after_refresh(self._draw_preview)
+        self._draw_preview()
 
     def _draw_preview(self) -> None:
         server = self.current_server()
         self._preview.set_class(server is None, "-absent")
-        if server is None:
+        if server is None or self.size.width == 0:
             return
-        width = self._preview.content_size.width or self.size.width // 2 - 4
+        # Half of the screen without border and padding: known before the panel is laid out.
+        width = self.size.width // 2 - 4
         set_title(self._preview, "selected server ─ enter opens it")
         self._preview.show(panels.preview(server, width, self._settings.zone))
 

@@ -136,6 +136,8 @@ class ServerScreen(ConsoleScreen):
 
     def _draw(self, server: ServerView) -> None:
         width = self.size.width
+        if width == 0:
+            return
         self._title.show(panels.title_line(server, width - 2, self._settings.zone))
         inner = _inner_width(self._below_track, width - 4)
         self._track.show(server.phases)
