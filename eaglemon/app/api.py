@@ -14,6 +14,7 @@ from eaglemon.core.experiment_records import (
     ExperimentSummary,
 )
 from eaglemon.core.experiment_views import ExperimentView, Outlook
+from eaglemon.core.foreign import ForeignServer, ForeignStop, Reached
 from eaglemon.core.hosts import HostSpec
 from eaglemon.core.probe import ProbePlan, ProbeProgress
 from eaglemon.core.problems import Problem
@@ -88,6 +89,39 @@ class Eaglemon(Protocol):
         self, server_id: str, *, grace_s: float | None = None, wait: bool = True
     ) -> ServerView:
         """Stop a server: TERM, grace, KILL of what is left, then wait for the GPU memory."""
+        ...
+
+    async def restart(self, server_id: str, *, grace_s: float | None = None) -> str:
+        """Stop a server, wait for its memory, start the same on its port and return the new id.
+
+        Raises ``ServerError`` where anything of the old one may be left: nothing is started then.
+        """
+        ...
+
+    async def foreign(self, host: str) -> Sequence[ForeignServer]:
+        """Return the servers on a host that no console started."""
+        ...
+
+    async def watch(self, foreign_id: str) -> str:
+        """Begin to watch the server ``PID@HOST`` like one of ours, and return its id.
+
+        It is asked for its health and for tokens from then on. ``stop`` refuses it.
+        """
+        ...
+
+    async def stop_foreign(
+        self, foreign_id: str, *, grace_s: float, told: Callable[[ForeignStop], None]
+    ) -> ForeignStop:
+        """End the server ``PID@HOST``: TERM, grace, KILL of what is left; ``told`` of each step."""
+        ...
+
+    async def wait_at(
+        self, url: str, *, host: str, timeout_s: float, api_key: str | None = None
+    ) -> Reached:
+        """Wait until the server at ``http://ADDRESS:PORT``, as ``host`` sees it, has generated.
+
+        Raises ``TimeLimitError`` after ``timeout_s``.
+        """
         ...
 
     async def reach(self, url: str, *, host: str, api_key: str | None = None) -> str:

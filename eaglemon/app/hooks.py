@@ -1,8 +1,9 @@
 """Hooks: shell lines of a profile that run on the host before a launch and after a stop."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 
+from eaglemon.core.profiles import Profile
 from eaglemon.errors import ServerError
 from eaglemon.io.agent_link import AgentLink
 
@@ -34,20 +35,21 @@ for line in job["lines"]:
 """
 
 
-async def run_hooks(
-    link: AgentLink,
-    lines: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    workdir: str | None,
-    limit_s: float,
-) -> None:
-    """Run ``lines`` one after the other with ``sh`` on the host, in ``workdir`` or the home.
+async def run_hooks(link: AgentLink, profile: Profile, lines: Sequence[str]) -> None:
+    """Run ``lines`` one after the other with ``sh`` on the host, in the profile's folder or home.
 
-    Each has ``limit_s`` seconds. Raises ``ServerError`` for the first that fails, with the end of
-    what it wrote, and ``AgentError`` or ``LinkLostError`` when the host cannot run them.
+    Raises ``ServerError`` for the first that fails, with the end of what it wrote, and
+    ``AgentError`` or ``LinkLostError`` when the host cannot run them.
     """
-    job = {"lines": list(lines), "env": dict(env), "workdir": workdir, "limit_s": limit_s}
+    if not lines:
+        return
+    limit_s = profile.limits.hook_s
+    job = {
+        "lines": list(lines),
+        "env": dict(profile.env),
+        "workdir": profile.workdir,
+        "limit_s": limit_s,
+    }
     async with aclosing(link.run_program(_PROGRAM, input=job)) as answers:
         async for answer in answers:
             line, code = answer.get("line"), answer.get("code")

@@ -4,28 +4,31 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from eaglemon.app.broadcast import Broadcast
+from eaglemon.app.care import Foreign, restart, wait_at
 from eaglemon.app.environment import environment_of
+from eaglemon.app.finding import find_server
 from eaglemon.app.history import MemoryHistory, StartHistory
 from eaglemon.app.host import Host
 from eaglemon.app.keeper import Keeper
 from eaglemon.app.logs import follow_log
-from eaglemon.app.plans import launch_plan, relaunch_plan
+from eaglemon.app.plans import Profiles, launch_plan, relaunch_plan
 from eaglemon.app.preflight import check_launch
 from eaglemon.app.probe_runs import ProbeRuns
 from eaglemon.app.runs import newest, profile_of
 from eaglemon.app.server_view import server_view
 from eaglemon.core.experiment_records import Environment
+from eaglemon.core.foreign import ForeignServer, ForeignStop, Reached
 from eaglemon.core.hosts import HostSample, HostSpec
 from eaglemon.core.probe import ProbePlan, ProbeProgress, Prompt
-from eaglemon.core.problems import Problem, did_you_mean
+from eaglemon.core.problems import Problem
 from eaglemon.core.profiles import Profile
 from eaglemon.core.runs import RunStatus
 from eaglemon.core.views import LaunchPlan, LogBatch, ServerState, ServerView, Snapshot
 from eaglemon.engines import engine_named
-from eaglemon.errors import ConfigError, HostError, ServerError, TimeLimitError, UsageError
+from eaglemon.errors import ConfigError, HostError, ServerError, TimeLimitError
 from eaglemon.io.clock import Clock, SystemClock
 from eaglemon.io.transport import Transport
 
@@ -35,23 +38,6 @@ COALESCE_S = 0.1
 """Changes within this time make one snapshot."""
 STOP_MARGIN_S = 30.0
 LAST_LINES_S = 2.0
-
-
-class Profiles(Protocol):
-    """Where profiles come from (``eaglemon.io.config.ProfileStore``)."""
-
-    @property
-    def problems(self) -> Sequence[Problem]:
-        """What is wrong with files that could not be read."""
-        ...
-
-    def all(self) -> Sequence[Profile]:
-        """Return every profile that could be read."""
-        ...
-
-    def get(self, name: str, overrides: Mapping[str, str] | None = None) -> Profile:
-        """Return one, with overrides applied; raises ``ConfigError`` or ``UsageError``."""
-        ...
 
 
 class Hub:
@@ -77,6 +63,7 @@ class Hub:
             spec.name: Host(spec, connect=connect, listener=self, clock=self._clock)
             for spec in hosts
         }
+        self._foreign = Foreign(self._hosts, self._keepers, self._clock)
         self._running: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
@@ -150,24 +137,8 @@ class Hub:
 
     def find(self, text: str) -> ServerView:
         """Return the server with this id, id prefix, or name (living ones first, then newest)."""
-        servers = self.snapshot().servers
-        exact = [server for server in servers if server.id == text]
-        named = [server for server in servers if server.name == text]
-        named.sort(key=lambda server: server.state.ended)
-        started = [server for server in servers if server.id.startswith(text)]
-        for found in (exact, named, started):
-            if found:
-                return found[0]
-        known = [server.id for server in servers if not server.state.ended]
-        down = [host.spec.name for host in self._hosts.values() if not host.is_up]
-        if down:
-            unreachable = [h.view() for h in self._hosts.values() if not h.is_up]
-            reasons = "; ".join(f"{view.name}: {view.detail}" for view in unreachable)
-            raise HostError(f"no server {text!r} on the hosts that answer", hint=reasons)
-        raise UsageError(
-            f"no server {text!r} on {', '.join(self._hosts)}",
-            hint=did_you_mean(text, known) or "no server is running",
-        )
+        snapshot = self.snapshot()
+        return find_server(text, snapshot.servers, snapshot.hosts)
 
     # Launch.
 
@@ -175,9 +146,8 @@ class Hub:
         self, profile: str, host: str, overrides: Mapping[str, str] | None = None
     ) -> LaunchPlan:
         """Return what a launch would run."""
-        if host not in self._hosts:
-            raise UsageError(f"unknown host {host!r}", hint=did_you_mean(host, self._hosts))
-        return launch_plan(self._profiles.get(profile, overrides), host)
+        chosen = self._foreign.host(host)
+        return launch_plan(self._profiles.get(profile, overrides), chosen.spec.name)
 
     def relaunch_plan(self, server_id: str, *, forced_length: float | None = None) -> LaunchPlan:
         """Return what starting this server again would run."""
@@ -240,9 +210,13 @@ class Hub:
     ) -> ServerView:
         """Stop a server and wait until its GPU memory is back."""
         keeper = self._keeper(server_id)
-        state = keeper.machine.state
-        if state.ended and not keeper.pids:
-            raise ServerError(f"{server_id} is not running: {state.value}")
+        if keeper.foreign is not None:
+            raise ServerError(
+                f"{server_id} was started by {keeper.foreign.user}, not from here",
+                hint=f"eaglemon kill {server_id} --foreign",
+            )
+        if keeper.state.ended and not keeper.pids:
+            raise ServerError(f"{server_id} is not running: {keeper.state.value}")
         await self._host_up(keeper.host)
         if keeper.machine.state is ServerState.LOST:
             await self._until(server_id, lambda view: view.state is not ServerState.LOST)
@@ -253,15 +227,47 @@ class Hub:
             return self._view(server_id)
         try:
             async with asyncio.timeout(grace + limits.release_s + STOP_MARGIN_S):
-                return await self._until(
+                await self._until(
                     server_id,
                     lambda view: view.state.ended or view.state is ServerState.UNHEALTHY,
                 )
+            await keeper.hooks_done()
+            return self._view(server_id)
         except TimeoutError as error:
             raise TimeLimitError(
                 f"{server_id} is still {self._view(server_id).state.value}",
                 hint="look at its processes on the host",
             ) from error
+
+    async def restart(self, server_id: str, *, grace_s: float | None = None) -> str:
+        """Stop a server, wait for its memory, start the same again and return its id."""
+        return await restart(self, server_id, grace_s=grace_s)
+
+    # Servers that no console started.
+
+    async def foreign(self, host: str) -> tuple[ForeignServer, ...]:
+        """Return the servers on a host that no console started."""
+        one = self._foreign.host(host)
+        await self._host_up(one)
+        return await self._foreign.on(one)
+
+    async def watch(self, foreign_id: str) -> str:
+        """Begin to watch the server ``PID@HOST`` and return its id."""
+        return await self._foreign.watch(foreign_id, self._host_up, self._new_keeper)
+
+    async def stop_foreign(
+        self, foreign_id: str, *, grace_s: float, told: Callable[[ForeignStop], None]
+    ) -> ForeignStop:
+        """End the server ``PID@HOST``."""
+        return await self._foreign.stop(foreign_id, grace_s=grace_s, told=told)
+
+    async def wait_at(
+        self, url: str, *, host: str, timeout_s: float, api_key: str | None = None
+    ) -> Reached:
+        """Wait until the server at an address of a host has generated a token."""
+        one = self._foreign.host(host)
+        await self._host_up(one)
+        return await wait_at(url, one, self._clock, limit_s=timeout_s, api_key=api_key)
 
     # Probe and log.
 
@@ -272,9 +278,7 @@ class Hub:
 
     async def reach(self, url: str, *, host: str, api_key: str | None = None) -> str:
         """Look at a server at an address of a host and return its id for probes."""
-        if host not in self._hosts:
-            raise UsageError(f"unknown host {host!r}", hint=did_you_mean(host, self._hosts))
-        one = self._hosts[host]
+        one = self._foreign.host(host)
         await self._host_up(one)
         return await self._probes.reach(url, one, api_key=api_key)
 

@@ -9,18 +9,20 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from datetime import datetime
 
+from eaglemon.app.foreign import foreign_events
 from eaglemon.app.health_watch import HealthWatch
 from eaglemon.app.history import MemoryHistory, PastStarts, StartHistory
 from eaglemon.app.hooks import run_hooks
 from eaglemon.app.host import Host
-from eaglemon.app.memory import release_steps
+from eaglemon.app.memory import levels_before, release_steps
 from eaglemon.app.meter import Meter
-from eaglemon.app.runs import notes_of, request_of
+from eaglemon.app.runs import request_of
 from eaglemon.app.seen import Seen
 from eaglemon.app.server_log import ServerLog
 from eaglemon.app.server_metrics import follow_metrics
 from eaglemon.app.tasks import TaskBag
 from eaglemon.core import lifecycle_events as events
+from eaglemon.core.foreign import ForeignServer
 from eaglemon.core.hosts import HostSample
 from eaglemon.core.lifecycle import ServerMachine
 from eaglemon.core.phases import FaultSeen, LogEvent, LogReady, Phase, PhaseEntered
@@ -59,6 +61,8 @@ class Keeper:
         self.status: RunStatus | None = None
         self.plan: LaunchPlan | None = None
         self.probe: ProbeProgress | None = None
+        self.foreign: ForeignServer | None = None
+        """Set where no console started it: it is watched, and never stopped from here."""
         self.launched_wall = clock.wall()
         self.machine = ServerMachine(profile.limits)
         self.seen = Seen(moved_at=clock.monotonic())
@@ -105,6 +109,14 @@ class Keeper:
         if self.machine.state.starting:
             self._tasks.start("history", self.past.recall())
 
+    def watch(self, server: ForeignServer, there: Callable[[], Awaitable[bool]]) -> None:
+        """Watch a server that somebody else started; ``there`` tells whether it still runs."""
+        self.foreign = server
+        self.id = server.id
+        self.launched_wall = server.started_at - self.host.clock_offset_s
+        self.feed(events.StatusSeen(living=len(server.pids)))
+        self._tasks.start("foreign", self._look_for(there))
+
     def status_seen(self, status: RunStatus) -> None:
         """Take the host's account of the run."""
         first = self.status is None
@@ -124,7 +136,8 @@ class Keeper:
 
     def run_missing(self) -> None:
         """Take the news that the host does not know this run."""
-        self.feed(events.RunMissing())
+        if self.foreign is None:
+            self.feed(events.RunMissing())
 
     def sample_seen(self, sample: HostSample) -> None:
         """Take a GPU sample: which GPUs the run holds, and how much."""
@@ -175,12 +188,14 @@ class Keeper:
 
     @property
     def state(self) -> ServerState:
-        """The state of the machine."""
+        """The machine's."""
         return self.machine.state
 
     @property
     def pids(self) -> frozenset[int]:
         """The living processes of the run."""
+        if self.foreign is not None:
+            return frozenset() if self.machine.state.ended else frozenset(self.foreign.pids)
         return frozenset(p.pid for p in self.status.processes) if self.status else frozenset()
 
     def http(self) -> HttpClient:
@@ -296,7 +311,7 @@ class Keeper:
 
     async def _spawn(self) -> None:
         try:
-            await self._run_hooks(self.profile.hooks.before_launch)
+            await run_hooks(self.host.link, self.profile, self.profile.hooks.before_launch)
             record = await self.host.link.start_run(self._request)
         except LinkLostError as error:
             # The host may have started it all the same: it will say so when it is back.
@@ -321,10 +336,7 @@ class Keeper:
             self.feed(events.LinkLost(reason=str(error)))
 
     async def _watch_memory(self) -> None:
-        notes = notes_of(self.record) if self.record else None
-        uuids = set(self.record.gpu_uuids if self.record else ()) | self.seen.held_uuids
-        levels = notes.gpu_used_before if notes else {}
-        before = {uuid: levels.get(uuid, 0) for uuid in uuids}
+        before = levels_before(self.record, self.seen.held_uuids)
         if not before:
             self.feed(events.MemoryBack())  # It never held GPU memory.
             return
@@ -376,21 +388,13 @@ class Keeper:
             self.feed(events.CountersMoved())
         self._changed()
 
-    # Hooks.
-
-    async def _run_hooks(self, lines: tuple[str, ...]) -> None:
-        if lines:
-            await run_hooks(
-                self.host.link,
-                lines,
-                env=self.profile.env,
-                workdir=self.profile.workdir,
-                limit_s=self.profile.limits.hook_s,
-            )
+    async def _look_for(self, there: Callable[[], Awaitable[bool]]) -> None:
+        async for event in foreign_events(there, self._clock):
+            self.feed(event)
 
     async def _after_stop(self) -> None:
         try:
-            await self._run_hooks(self.profile.hooks.after_stop)
+            await run_hooks(self.host.link, self.profile, self.profile.hooks.after_stop)
         except EaglemonError as error:
             self.preflight_notes.append(f"after_stop: {error.message}")
         self._changed()

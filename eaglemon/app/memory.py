@@ -1,10 +1,12 @@
 """Watches the GPU memory of a stopped run come back."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import aclosing
 
+from eaglemon.app.runs import notes_of
 from eaglemon.core.hosts import HostSample
 from eaglemon.core.release import Release, release_of
+from eaglemon.core.runs import RunRecord
 from eaglemon.io.agent_link import AgentLink
 
 SAMPLE_S = 0.2
@@ -36,3 +38,10 @@ async def release_steps(
             yield release
             if release.back:
                 return
+
+
+def levels_before(record: RunRecord | None, held: Collection[str]) -> dict[str, int]:
+    """Return the used bytes before the launch of the GPUs that a run chose or was seen to hold."""
+    uuids = set(record.gpu_uuids if record else ()) | set(held)
+    levels = notes_of(record).gpu_used_before if record else {}
+    return {uuid: levels.get(uuid, 0) for uuid in uuids}

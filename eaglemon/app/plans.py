@@ -4,17 +4,35 @@ import secrets
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Protocol
 
 import msgspec
 
 from eaglemon.app.runs import RUN_RECORD
 from eaglemon.core.probe import ProbePlan, Prompt
-from eaglemon.core.problems import did_you_mean
+from eaglemon.core.problems import Problem, did_you_mean
 from eaglemon.core.profiles import ProbeDefaults, Profile
 from eaglemon.core.redact import mask_argv, mask_env
 from eaglemon.core.views import LaunchPlan
 from eaglemon.engines import engine_named
 from eaglemon.errors import ServerError, UsageError
+
+
+class Profiles(Protocol):
+    """Where profiles come from (``eaglemon.io.config.ProfileStore``)."""
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """What is wrong with files that could not be read."""
+        ...
+
+    def all(self) -> Sequence[Profile]:
+        """Return every profile that could be read."""
+        ...
+
+    def get(self, name: str, overrides: Mapping[str, str] | None = None) -> Profile:
+        """Return one, with overrides applied; raises ``ConfigError`` or ``UsageError``."""
+        ...
 
 
 def launch_plan(profile: Profile, host: str) -> LaunchPlan:

@@ -2,13 +2,14 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import msgspec
 
 from eaglemon.core.hosts import HostSample
 from eaglemon.core.profiles import Limits, ProbeDefaults, Profile, Speculation
-from eaglemon.core.redact import mask_argv, mask_env
+from eaglemon.core.redact import MASK, is_secret, mask_argv, mask_env
 from eaglemon.core.runs import RunRecord, RunRequest, RunStatus
 from eaglemon.core.views import LaunchPlan
 
@@ -16,6 +17,9 @@ KEPT_RUNS = 50
 """Ended runs of a host that are looked at."""
 RUN_RECORD = "run record"
 """Source of a profile that was put together from what a run left on its host."""
+
+WHOLE_RECORD = "run record, whole"
+"""The same, and nothing of it is missing: it can be launched again."""
 
 
 class RunNotes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -28,6 +32,8 @@ class RunNotes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     limits: Limits = Limits()
     probe: ProbeDefaults = ProbeDefaults()
     shell_line: str = ""
+    settings: Profile | None = None
+    """The whole profile, secrets masked."""
     gpu_used_before: dict[str, int] = {}
     """Used bytes of every GPU of the host before the launch, by uuid."""
 
@@ -46,6 +52,7 @@ def request_of(plan: LaunchPlan, sample: HostSample | None, now: datetime) -> Ru
         limits=profile.limits,
         probe=profile.probe,
         shell_line=plan.shell_line,
+        settings=_masked(profile),
         gpu_used_before=before,
     )
     return RunRequest(
@@ -79,13 +86,18 @@ def notes_of(record: RunRecord) -> RunNotes:
 def profile_of(record: RunRecord, known: Mapping[str, Profile]) -> Profile:
     """Return the profile a run was started with.
 
-    A profile of this console with the same name and digest is the very same, secrets included;
-    otherwise what the record tells is put together, without secrets.
+    A profile of this console with the same name and digest is the very same, secrets included.
+    Otherwise the record's own is taken, with the secrets of this console's profile of that name;
+    where they make it whole its source is ``WHOLE_RECORD``, else ``RUN_RECORD``.
     """
     mine = known.get(record.profile)
     if mine is not None and mine.digest() == record.digest:
         return mine
     notes = notes_of(record)
+    if notes.settings is not None:
+        filled = _with_secrets(notes.settings, mine)
+        whole = filled.digest() == record.digest
+        return replace(filled, source=WHOLE_RECORD if whole else RUN_RECORD)
     return Profile(
         name=record.profile,
         engine=record.engine,
@@ -102,6 +114,28 @@ def profile_of(record: RunRecord, known: Mapping[str, Profile]) -> Profile:
         probe=notes.probe,
         source=RUN_RECORD,
     )
+
+
+def _masked(profile: Profile) -> Profile:
+    flags = {
+        name: MASK if is_secret(name) and value else value for name, value in profile.flags.items()
+    }
+    return replace(profile, flags=flags, env=mask_env(profile.env))
+
+
+def _with_secrets(profile: Profile, mine: Profile | None) -> Profile:
+    """Return the profile with its masked values as ``mine`` has them."""
+    if mine is None:
+        return profile
+    flags = {
+        name: mine.flags.get(name, value) if value == MASK else value
+        for name, value in profile.flags.items()
+    }
+    env = {
+        name: mine.env.get(name, value) if value == MASK else value
+        for name, value in profile.env.items()
+    }
+    return replace(profile, flags=flags, env=env)
 
 
 def newest(statuses: Sequence[RunStatus]) -> list[RunStatus]:

@@ -40,6 +40,8 @@ def server_view(keeper: Keeper, *, now: float, wall: float) -> ServerView:
     if starting:
         phases, eta = estimate(phases, keeper.past.times)
     command_line = keeper.plan.shell_line if keeper.plan else ""
+    if keeper.foreign is not None:
+        command_line = keeper.foreign.command_line
     if not command_line and record is not None:
         command_line = notes_of(record).shell_line or " ".join(record.argv)
     return ServerView(
@@ -55,7 +57,7 @@ def server_view(keeper: Keeper, *, now: float, wall: float) -> ServerView:
         port=profile.port,
         speculation=profile.speculation,
         gpu_indexes=_gpu_indexes(keeper),
-        pid=record.pid if record else None,
+        pid=record.pid if record else keeper.foreign.pid if keeper.foreign else None,
         pids=tuple(sorted(keeper.pids)),
         memory_used_bytes=seen.memory_bytes,
         launched_at=keeper.launched_wall,

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from eaglemon.core.experiment_records import Environment
+from eaglemon.core.foreign import ForeignServer, ForeignStop, Reached
 from eaglemon.core.hosts import HostSpec
 from eaglemon.core.probe import ProbeFigures, ProbePlan, ProbeProgress, Prompt
 from eaglemon.core.problems import Problem
@@ -116,6 +117,26 @@ class FakeConsole:
 
     def relaunch_plan(self, server_id: str, *, forced_length: float | None = None) -> LaunchPlan:
         raise ServerError(f"{server_id} is not started again, whatever {forced_length}")
+
+    async def restart(self, server_id: str, *, grace_s: float | None = None) -> str:
+        self.calls.append(("restart", server_id, grace_s))
+        return f"{server_id}-again"
+
+    async def foreign(self, host: str) -> Sequence[ForeignServer]:
+        return ()
+
+    async def watch(self, foreign_id: str) -> str:
+        return foreign_id
+
+    async def stop_foreign(
+        self, foreign_id: str, *, grace_s: float, told: Callable[[ForeignStop], None]
+    ) -> ForeignStop:
+        raise UsageError(f"{foreign_id} is no server", hint=f"not ended in {grace_s} s, {told}")
+
+    async def wait_at(
+        self, url: str, *, host: str, timeout_s: float, api_key: str | None = None
+    ) -> Reached:
+        raise UsageError(f"{url} on {host}: no answer in {timeout_s} s", hint=str(api_key))
 
     async def reach(self, url: str, *, host: str, api_key: str | None = None) -> str:
         self.calls.append(("reach", url, host, api_key))

@@ -1,0 +1,218 @@
+"""Runs on a host (``program.run``): finds servers that eaglemon did not start, and ends one.
+
+Python 3.8, standard library. ``EAGLEMON_INPUT`` is JSON: ``{"do": "find", "words": [...]}`` prints
+each process of which an argument contains one of the words, with all that belong to it;
+``{"do": "stop", "pid", "start_ticks", "grace_s"}`` ends such a process with all that belong to it
+and prints each step. A process is known by pid and start ticks, checked before each signal.
+"""
+
+import json
+import os
+import pwd
+import signal
+import sys
+import time
+from typing import Any, Dict, List, Optional, Set, Tuple
+
+Json = Dict[str, Any]
+Key = Tuple[int, int]
+
+POLL_S = 0.05
+KILL_WAIT_S = 10.0
+_FORWARDERS = frozenset(["docker", "podman", "nerdctl", "ssh", "sudo", "su", "kubectl", "tmux"])
+_SHELLS = frozenset(["sh", "bash", "dash", "zsh", "fish"])
+
+
+def tell(**values: Any) -> None:
+    """Print one JSON object."""
+    sys.stdout.write(json.dumps(values) + "\n")
+    sys.stdout.flush()
+
+
+def read_process(pid: int) -> Optional[Json]:
+    """Return what ``/proc`` says of a living process, ``None`` when it is gone or a zombie."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            text = file.read().decode("utf-8", "replace")
+        uid = os.stat("/proc/%d" % pid).st_uid
+    except OSError:
+        return None
+    fields = text[text.rindex(")") + 2 :].split()
+    if fields[0] in "ZX":
+        return None
+    return {
+        "pid": pid,
+        "state": fields[0],
+        "parent": int(fields[1]),
+        "group": int(fields[2]),
+        "session": int(fields[3]),
+        "start_ticks": int(fields[19]),
+        "uid": uid,
+    }
+
+
+def read_argv(pid: int) -> List[str]:
+    """Return the command line of a process; a title in its place is one word."""
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            data = file.read()
+    except OSError:
+        return []
+    return [word.decode("utf-8", "replace") for word in data.rstrip(b"\0").split(b"\0") if word]
+
+
+def read_container(pid: int) -> Optional[str]:
+    """Return the id of the container of a process, ``None`` outside of one."""
+    try:
+        with open("/proc/%d/cgroup" % pid, encoding="utf-8") as file:
+            text = file.read()
+    except OSError:
+        return None
+    for part in text.replace(".scope", "").replace("-", "/").replace(":", "/").split("/"):
+        name = part.strip()
+        if len(name) == 64 and all(letter in "0123456789abcdef" for letter in name):
+            return name[:12]
+    return None
+
+
+def list_processes() -> Dict[int, Json]:
+    """Return all living processes by pid."""
+    found: Dict[int, Json] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            process = read_process(int(name))
+            if process is not None:
+                found[process["pid"]] = process
+    return found
+
+
+def members_of(leader: Json, processes: Dict[int, Json]) -> Set[int]:
+    """Return the pids of a process, of its descendants, and of the session that it leads."""
+    pids = {leader["pid"]}
+    if leader["session"] == leader["pid"]:
+        pids.update(p["pid"] for p in processes.values() if p["session"] == leader["pid"])
+    while True:
+        more = {p["pid"] for p in processes.values() if p["parent"] in pids} - pids
+        if not more:
+            return pids
+        pids |= more
+
+
+def user_name(uid: int) -> str:
+    """Return the name of a user."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def started_at(process: Json) -> float:
+    """Return the unix seconds at which a process started."""
+    with open("/proc/uptime", encoding="ascii") as file:
+        uptime_s = float(file.read().split()[0])
+    return time.time() - uptime_s + float(process["start_ticks"]) / float(os.sysconf("SC_CLK_TCK"))
+
+
+def is_forwarder(argv: List[str]) -> bool:
+    """Tell whether a process only passes a command on to another."""
+    name = os.path.basename(argv[0])
+    return name in _FORWARDERS or (name in _SHELLS and "-c" in argv[1:3])
+
+
+def find(job: Json) -> None:
+    """Print each process that fits, without those that belong to another that does."""
+    processes = list_processes()
+    fitting: Dict[int, Tuple[Json, List[str]]] = {}
+    for pid, process in processes.items():
+        argv = read_argv(pid)
+        fits = any(word in part for word in job["words"] for part in argv)
+        if fits and not is_forwarder(argv):
+            fitting[pid] = (process, argv)
+    families = {pid: members_of(process, processes) for pid, (process, _) in fitting.items()}
+    for pid in sorted(fitting):
+        if any(pid in members for other, members in families.items() if other != pid):
+            continue
+        process, argv = fitting[pid]
+        members = families[pid]
+        tell(
+            pid=pid,
+            parent=process["parent"],
+            start_ticks=process["start_ticks"],
+            started_at=started_at(process),
+            user=user_name(process["uid"]),
+            argv=argv,
+            container=read_container(pid),
+            members=sorted(members),
+        )
+
+
+def is_same(process: Json) -> bool:
+    """Tell whether a process that was looked at still is the one under its pid."""
+    now = read_process(process["pid"])
+    return now is not None and bool(now["start_ticks"] == process["start_ticks"])
+
+
+def send(process: Json, number: int) -> str:
+    """Signal a process that is still the same one; tells what stood against it."""
+    handle = -1
+    try:
+        if hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal"):
+            # The handle is taken before the check, so a pid reused in between is never hit.
+            handle = os.pidfd_open(process["pid"])
+        if not is_same(process):
+            return ""
+        if handle >= 0:
+            signal.pidfd_send_signal(handle, number)
+        else:
+            os.kill(process["pid"], number)
+    except ProcessLookupError:
+        return ""
+    except PermissionError:
+        return "PID %d belongs to %s" % (process["pid"], user_name(process["uid"]))
+    finally:
+        if handle >= 0:
+            os.close(handle)
+    return ""
+
+
+def stop(job: Json) -> None:
+    """End one process with all that belong to it: TERM, grace, KILL."""
+    processes = list_processes()
+    leader = processes.get(job["pid"])
+    if leader is None or leader["start_ticks"] != job["start_ticks"]:
+        tell(step="gone", left=[])
+        return
+    known: Dict[Key, Json] = {}
+    note_members(leader, processes, known)
+    refused = [word for word in (send(one, signal.SIGTERM) for one in known.values()) if word]
+    tell(step="term", count=len(known), refused=refused)
+    left = wait(leader, known, job["grace_s"])
+    if left and len(refused) < len(known):
+        refused = [word for word in (send(one, signal.SIGKILL) for one in left) if word]
+        tell(step="kill", count=len(left), refused=refused)
+        left = wait(leader, known, KILL_WAIT_S)
+    tell(step="gone" if not left else "left", left=[[one["pid"], one["state"]] for one in left])
+
+
+def note_members(leader: Json, processes: Dict[int, Json], known: Dict[Key, Json]) -> None:
+    """Add to ``known`` what belongs to the leader, or to any that once did, and is new."""
+    for one in [leader, *list(known.values())]:
+        if one["pid"] in processes:
+            for pid in members_of(processes[one["pid"]], processes):
+                known.setdefault((pid, processes[pid]["start_ticks"]), processes[pid])
+
+
+def wait(leader: Json, known: Dict[Key, Json], limit_s: float) -> List[Json]:
+    """Return the processes that still live after ``limit_s`` seconds, at once when none does."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        note_members(leader, list_processes(), known)
+        left = [one for one in known.values() if is_same(one)]
+        if not left or time.monotonic() >= deadline:
+            return left
+        time.sleep(POLL_S)
+
+
+if "EAGLEMON_INPUT" in globals():
+    task = json.loads(globals()["EAGLEMON_INPUT"])
+    {"find": find, "stop": stop}[task["do"]](task)

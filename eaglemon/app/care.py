@@ -1,0 +1,253 @@
+"""Restarts, servers that nobody of us started, and servers that are only an address."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Protocol
+
+from eaglemon.app.foreign import MEMORY_BACK_S, find_foreign, memory_of, stop_foreign
+from eaglemon.app.health import ask_health, ask_token
+from eaglemon.app.host import Host
+from eaglemon.app.keeper import Keeper
+from eaglemon.app.probe_target import recognise
+from eaglemon.core.crashes import LOOP_EXITS, LOOP_WINDOW_S, is_crash_loop
+from eaglemon.core.foreign import ForeignServer, ForeignStop, Reached, parse_foreign_id
+from eaglemon.core.problems import did_you_mean
+from eaglemon.core.profiles import Limits, Profile
+from eaglemon.core.units import duration, memory
+from eaglemon.core.views import HealthVerdict, LaunchPlan, ServerState, ServerView, Snapshot
+from eaglemon.errors import (
+    EaglemonError,
+    HostError,
+    ServerError,
+    TimeLimitError,
+    UsageError,
+)
+from eaglemon.io.clock import Clock
+
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 5.0
+_BACK_OFF = 1.3
+_MEMORY_STEP_S = 0.3
+
+
+class Console(Protocol):
+    """What a restart needs of the domain API (``eaglemon.app.hub.Hub``)."""
+
+    def snapshot(self) -> Snapshot:
+        """Return everything known now."""
+        ...
+
+    def find(self, text: str) -> ServerView:
+        """Return the server that a person means."""
+        ...
+
+    def relaunch_plan(self, server_id: str, *, forced_length: float | None = None) -> LaunchPlan:
+        """Return what starting this server again would run."""
+        ...
+
+    async def stop(
+        self, server_id: str, *, grace_s: float | None = None, wait: bool = True
+    ) -> ServerView:
+        """Stop a server and wait until its GPU memory is back."""
+        ...
+
+    async def launch(self, plan: LaunchPlan, *, force: bool = False) -> str:
+        """Start a server and return its id."""
+        ...
+
+
+async def restart(console: Console, server_id: str, *, grace_s: float | None) -> str:
+    """Stop a server, wait for its memory, and start the same again on the same port.
+
+    Returns the new id. Raises ``ServerError`` where anything of the old one may be left: a second
+    server is never started on top of the first.
+    """
+    view = console.find(server_id)
+    plan = console.relaunch_plan(view.id)
+    if not view.state.ended or view.pids:
+        view = await console.stop(view.id, grace_s=grace_s)
+        if view.state is not ServerState.STOPPED or view.stop is None or not view.stop.proven:
+            raise ServerError(
+                f"{view.id} is not shown to be gone: {view.detail or view.state.value}",
+                hint="nothing was started; look at what holds the memory, then launch again",
+            )
+    return await console.launch(plan)
+
+
+async def keep_running(
+    console: Console,
+    server_id: str,
+    *,
+    ended: Callable[[str], Awaitable[ServerView]],
+    told: Callable[[str], None],
+) -> ServerView:
+    """Start a server again whenever it fails by itself, until it is stopped by someone.
+
+    ``ended`` waits until a server has ended. Raises ``ServerError`` on a crash loop. What counts
+    is what the host remembers, so a console that was killed meanwhile forgets no crash.
+    """
+    while True:
+        view = await ended(server_id)
+        if view.state is ServerState.STOPPED:
+            return view
+        snapshot = console.snapshot()
+        ends = [
+            one.launched_at + one.age_s
+            for one in snapshot.servers
+            if (one.host, one.profile) == (view.host, view.profile)
+            and one.state is ServerState.FAILED
+            and one.pid is not None
+        ]
+        why = view.cause.sentence if view.cause else view.detail
+        if is_crash_loop(ends, snapshot.at):
+            raise ServerError(
+                f"{view.profile} has ended {LOOP_EXITS} times within "
+                f"{duration(LOOP_WINDOW_S)} on {view.host}, the last time by: {why}",
+                hint="it is not started again; see eaglemon logs " + view.id,
+            )
+        told(f"{view.id} failed ({why}), starting it again")
+        server_id = await restart(console, view.id, grace_s=None)
+
+
+class Foreign:
+    """The servers of a console's hosts that no console started."""
+
+    def __init__(
+        self, hosts: Mapping[str, Host], keepers: MutableMapping[str, Keeper], clock: Clock
+    ) -> None:
+        self._hosts = hosts
+        self._keepers = keepers
+        self._clock = clock
+
+    async def on(self, host: Host) -> tuple[ForeignServer, ...]:
+        """Return the foreign servers of a host; raises ``HostError``."""
+        ours = [k.pids for k in self._keepers.values() if k.host is host and k.foreign is None]
+        return await find_foreign(host, ours=frozenset[int]().union(*ours))
+
+    async def named(self, text: str) -> ForeignServer:
+        """Return the server that ``PID@HOST`` names, as it stands now."""
+        parts = parse_foreign_id(text)
+        if parts is None:
+            raise UsageError(f"{text!r} names no foreign server", hint="write PID@HOST")
+        pid, name = parts
+        host = self.host(name)
+        there = await self.on(host)
+        found = next((server for server in there if server.pid == pid), None)
+        if found is None:
+            if any(pid in k.pids for k in self._keepers.values() if k.host is host):
+                raise UsageError(f"PID {pid} is of a run of eaglemon", hint="eaglemon status")
+            known = [server.id for server in there]
+            raise UsageError(
+                f"PID {pid} is no server on {name}",
+                hint=did_you_mean(text, known) or "none was found there",
+            )
+        return found
+
+    async def watch(
+        self,
+        text: str,
+        up: Callable[[Host], Awaitable[None]],
+        keeper_of: Callable[[Host, Profile], Keeper],
+    ) -> str:
+        """Watch a foreign server like one of ours; returns its id."""
+        parts = parse_foreign_id(text)
+        if parts is not None and parts[1] in self._hosts:
+            await up(self._hosts[parts[1]])
+        server = await self.named(text)
+        keeper = self._keepers.get(server.id)
+        if keeper is None or keeper.state.ended:
+            host = self.host(server.host)
+            keeper = keeper_of(host, server.profile)
+            self._keepers[server.id] = keeper
+
+            async def there() -> bool:
+                key = (server.pid, server.start_ticks)
+                return any((one.pid, one.start_ticks) == key for one in await self.on(host))
+
+            keeper.watch(server, there)
+        return server.id
+
+    async def stop(
+        self, text: str, *, grace_s: float, told: Callable[[ForeignStop], None]
+    ) -> ForeignStop:
+        """End a foreign server and wait a moment for its memory."""
+        server = await self.named(text)
+        host = self.host(server.host)
+        last = ForeignStop(server=server, left=server.pids)
+        began = self._clock.monotonic()
+        async with aclosing(stop_foreign(host, server, grace_s=grace_s)) as steps:
+            async for last in steps:
+                told(last)
+        if not last.gone:
+            return last
+        while self._clock.monotonic() - began < grace_s + MEMORY_BACK_S:
+            sample = host.sample
+            held = memory_of(server, sample).memory_used_bytes
+            if sample is None or not held:
+                words = f"{memory(server.memory_used_bytes)} of GPU memory back"
+                last = replace(last, steps=(*last.steps, words), memory_back=True)
+                told(last)
+                break
+            await self._clock.sleep(_MEMORY_STEP_S)
+        return last
+
+    def host(self, name: str) -> Host:
+        """Return a host by its name; raises ``UsageError``."""
+        if name not in self._hosts:
+            raise UsageError(f"unknown host {name!r}", hint=did_you_mean(name, self._hosts))
+        return self._hosts[name]
+
+
+async def wait_at(
+    url: str, host: Host, clock: Clock, *, limit_s: float, api_key: str | None
+) -> Reached:
+    """Wait until the server at ``url``, as ``host`` sees it, has generated a token.
+
+    Raises ``TimeLimitError`` after ``limit_s`` and ``UsageError`` for what is no URL.
+    """
+    began = clock.monotonic()
+    asked, pause_s, last = 0, _FIRST_PAUSE_S, "no answer"
+    try:
+        async with asyncio.timeout(limit_s):
+            while True:
+                asked += 1
+                try:
+                    return await _reached(url, host, clock, began, asked, api_key=api_key)
+                except (HostError, ServerError) as error:
+                    last = error.message
+                except UsageError:
+                    raise
+                except EaglemonError as error:
+                    last = error.message  # It answers, and not yet as an engine does.
+                await clock.sleep(pause_s)
+                pause_s = min(pause_s * _BACK_OFF, _LONGEST_PAUSE_S)
+    except TimeoutError as error:
+        raise TimeLimitError(
+            f"{url} is not ready after {limit_s:.0f} s: {last}", hint="wait longer with --timeout"
+        ) from error
+
+
+async def _reached(
+    url: str, host: Host, clock: Clock, began: float, asked: int, *, api_key: str | None
+) -> Reached:
+    target = await recognise(url, host, api_key=api_key)
+    http, limits = target.new_http(), Limits()
+    try:
+        verdict, code, detail = await ask_health(
+            http, target.engine, limits, limit_s=limits.health_total_s
+        )
+        if verdict is not HealthVerdict.OK:
+            raise ServerError(f"health {code or verdict.value} {detail}".rstrip())
+        await ask_token(http, target.engine, target.model, limit_s=limits.first_token_s)
+    finally:
+        await http.close()
+    return Reached(
+        url=url,
+        host=host.spec.name,
+        engine=target.engine.name,
+        model=target.model,
+        waited_s=clock.monotonic() - began,
+        asked=asked,
+    )

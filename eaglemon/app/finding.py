@@ -1,0 +1,34 @@
+"""Finds the server that a person means."""
+
+from collections.abc import Sequence
+
+from eaglemon.core.hosts import LinkState
+from eaglemon.core.problems import did_you_mean
+from eaglemon.core.views import HostView, ServerView
+from eaglemon.errors import HostError, UsageError
+
+_ANSWERS = frozenset({LinkState.UP, LinkState.STALE, LinkState.DEGRADED})
+
+
+def find_server(text: str, servers: Sequence[ServerView], hosts: Sequence[HostView]) -> ServerView:
+    """Return the server with this id, name (living ones first, then newest) or id prefix.
+
+    ``servers`` are newest first. Raises ``UsageError`` where there is none, ``HostError`` where
+    it may be on a host that does not answer.
+    """
+    exact = [server for server in servers if server.id == text]
+    named = [server for server in servers if server.name == text]
+    named.sort(key=lambda server: server.state.ended)
+    started = [server for server in servers if server.id.startswith(text)]
+    for found in (exact, named, started):
+        if found:
+            return found[0]
+    down = [view for view in hosts if view.state not in _ANSWERS]
+    if down:
+        reasons = "; ".join(f"{view.name}: {view.detail}" for view in down)
+        raise HostError(f"no server {text!r} on the hosts that answer", hint=reasons)
+    known = [server.id for server in servers if not server.state.ended]
+    raise UsageError(
+        f"no server {text!r} on {', '.join(view.name for view in hosts)}",
+        hint=did_you_mean(text, known) or "no server is running",
+    )
