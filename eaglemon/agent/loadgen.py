@@ -12,7 +12,7 @@ body as JSON text, with ``mark`` where the prompt belongs), ``mark``, ``texts``,
 
     {"live": {"at": s, "begun": n, "ended": n, "tokens": n}}    twice a second
     {"request": {"number", "sent_at", "took_s", "status", "events", "body", "error"}}
-    {"end": {"elapsed_s", "cpu_share", "lag_median_s", "lag_p99_s", "lag_max_s"}}
+    {"end": {"elapsed_s", "cpu_share", "lag_median_s", "lag_p95_s", "lag_max_s"}}
 
 ``events`` are [seconds after sending, running number or null, data or null] in order; times are
 of one monotonic clock that starts when all users are connected.
@@ -395,7 +395,7 @@ class Load:
                     "elapsed_s": elapsed,
                     "cpu_share": (time.process_time() - cpu) / elapsed if elapsed > 0 else 0.0,
                     "lag_median_s": lag.share(0.5),
-                    "lag_p99_s": lag.share(0.99),
+                    "lag_p95_s": lag.share(0.95),
                     "lag_max_s": lag.share(1.0),
                 }
             }

@@ -71,7 +71,7 @@ class HostLoad:
                         yield GeneratorHealth(
                             cpu_share=number_in(end, "cpu_share"),
                             lag_median_s=number_in(end, "lag_median_s"),
-                            lag_p99_s=number_in(end, "lag_p99_s"),
+                            lag_p95_s=number_in(end, "lag_p95_s"),
                             lag_max_s=number_in(end, "lag_max_s"),
                         )
                     case _:
@@ -169,7 +169,7 @@ class ConsoleLoad:
         yield GeneratorHealth(
             cpu_share=(time.process_time() - cpu) / elapsed if elapsed > 0 else 0.0,
             lag_median_s=late[len(late) // 2],
-            lag_p99_s=late[min(len(late) - 1, int(0.99 * len(late)))],
+            lag_p95_s=late[min(len(late) - 1, int(0.95 * len(late)))],
             lag_max_s=late[-1],
         )
 

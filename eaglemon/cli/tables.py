@@ -125,7 +125,7 @@ def _load(probe: ProbeProgress) -> str:
         return probe.driver
     return (
         f"{probe.driver}: {percent(generator.cpu_share)} of a core, "
-        f"{latency(generator.lag_p99_s)} late in 99 % of its ticks"
+        f"{latency(generator.lag_p95_s)} late in 95 % of its ticks"
     )
 
 

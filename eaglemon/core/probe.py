@@ -157,14 +157,14 @@ class GeneratorHealth:
     cpu_share: float
     """Of one core."""
     lag_median_s: float
-    lag_p99_s: float
+    lag_p95_s: float
     """How late its event loop ran what was due."""
     lag_max_s: float
 
     @property
     def lagging(self) -> bool:
         """Whether first tokens may be more than the bound too late."""
-        return self.lag_p99_s > LAG_LIMIT_S or self.cpu_share > CPU_LIMIT
+        return self.lag_p95_s > LAG_LIMIT_S or self.cpu_share > CPU_LIMIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
