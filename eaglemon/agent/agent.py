@@ -111,12 +111,57 @@ def read_json(path: str) -> Optional[Json]:
     return value if isinstance(value, dict) else None
 
 
-def state_dir() -> str:
-    """Return the folder of all records of this user."""
+FALLBACK = "/var/tmp"  # noqa: S108 -- the folder made in it is checked to be this user's
+"""Where records go when the home cannot be written: kept over reboots, on a local disk."""
+
+
+def usual_state_dir() -> str:
+    """Return the folder of all records of this user by the XDG rules."""
     base = os.environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(base):
         base = os.path.join(os.path.expanduser("~"), ".local", "state")
     return os.path.join(base, "eaglemon")
+
+
+def fallback_state_dir() -> str:
+    """Return the folder that is used instead of one that cannot be written."""
+    return os.path.join(FALLBACK, "eaglemon-%d" % os.getuid())
+
+
+@functools.lru_cache(maxsize=1)
+def state_dir() -> str:
+    """Return where records of this user go: the usual folder, or the fallback where it is
+    read-only. A place that was named (``XDG_STATE_HOME``) is taken as it is."""
+    usual = usual_state_dir()
+    if os.path.isabs(os.environ.get("XDG_STATE_HOME", "")) or can_write(usual):
+        return usual
+    fallback = fallback_state_dir()
+    return fallback if can_write(fallback) and is_own_folder(fallback) else usual
+
+
+def state_roots() -> List[str]:
+    """Return the folders that may hold runs: a home that was writable once has some too."""
+    chosen = state_dir()
+    others = [usual_state_dir(), fallback_state_dir()]
+    return [chosen, *(one for one in others if one != chosen and is_own_folder(one))]
+
+
+def can_write(folder: str) -> bool:
+    """Tell whether files can be made in a folder, which is made if need be."""
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def is_own_folder(folder: str) -> bool:
+    """Tell whether it is a folder that belongs to this user and is no link."""
+    try:
+        stat = os.lstat(folder)
+    except OSError:
+        return False
+    return (stat.st_mode & 0o170000) == 0o040000 and stat.st_uid == os.getuid()
 
 
 def read_first_line(path: str) -> str:
@@ -447,8 +492,10 @@ class Run:
 class Runs:
     """All runs of this user on this host."""
 
-    def __init__(self, root: str, boot_id: str) -> None:
-        self.root = root
+    def __init__(self, roots: List[str], boot_id: str) -> None:
+        self.root = roots[0]
+        """Where new runs go; ``roots`` are all folders that may hold some."""
+        self.roots = roots
         self.owners: Dict[int, Tuple[int, str]] = {}
         """Pid of a run's process to (start ticks, run id); replaced as a whole, read unlocked."""
         self._boot_id = boot_id
@@ -465,10 +512,12 @@ class Runs:
         """Return the folder of a run that exists."""
         if not isinstance(run_id, str) or not RUN_ID.fullmatch(run_id):
             raise RequestError("no-such-run", "not a run id: %r" % (run_id,))
-        folder = os.path.join(self.root, run_id)
-        if not os.path.isdir(folder):
-            raise RequestError("no-such-run", "there is no run %s in %s" % (run_id, self.root))
-        return folder
+        for root in self.roots:
+            folder = os.path.join(root, run_id)
+            if os.path.isdir(folder):
+                return folder
+        where = " or ".join(self.roots)
+        raise RequestError("no-such-run", "there is no run %s in %s" % (run_id, where))
 
     def keep(self, helper: subprocess.Popen[bytes]) -> None:
         """Remember a started helper, to reap it."""
@@ -538,13 +587,14 @@ class Runs:
             run.update(again, self._boot_id, self._scanned_at)
 
     def _list(self, now: float) -> None:
-        try:
-            names = os.listdir(self.root)
-        except OSError:
-            names = []
-        for name in names:
+        names: Dict[str, str] = {}
+        for root in self.roots:
+            with contextlib.suppress(OSError):  # there may be none yet
+                for name in os.listdir(root):
+                    names.setdefault(name, root)
+        for name, root in names.items():
             if name not in self._runs and RUN_ID.fullmatch(name):
-                run = Run(name, os.path.join(self.root, name))
+                run = Run(name, os.path.join(root, name))
                 # A folder without a record is one that is being made right now.
                 if run.reload(now) and run.record:
                     self._runs[name] = run
@@ -2094,7 +2144,8 @@ class Agent:
         self.source = source
         self.boot_id = read_boot_id()
         self.state_dir = state_dir()
-        self.runs = Runs(os.path.join(self.state_dir, "runs"), self.boot_id)
+        roots = [os.path.join(one, "runs") for one in state_roots()]
+        self.runs = Runs(roots, self.boot_id)
         self.gpus = Gpus(self.runs)
         self.streams: Dict[int, Stream] = {}
         self._stdin = sys.stdin.buffer
@@ -2180,11 +2231,18 @@ class Agent:
             "uid": os.getuid(),
             "boot_id": self.boot_id,
             "state_dir": self.state_dir,
+            "state_note": self._state_note(),
             "cpu_count": os.cpu_count(),
             "memory_total_bytes": page * pages,
             "driver_version": self.gpus.driver_version,
             "nvml_error": self.gpus.error,
         }
+
+    def _state_note(self) -> Optional[str]:
+        usual = usual_state_dir()
+        if self.state_dir == usual:
+            return None
+        return "%s cannot be written: run records are in %s" % (usual, self.state_dir)
 
     def _dispatch(self, request: Json) -> None:
         number, op = request["id"], request.get("op")

@@ -55,6 +55,10 @@ class HostFacts:
     boot_id: str
     state_dir: str
     """Absolute folder of the run records on the host."""
+    state_note: str | None = None
+    """Why the records are not at their usual place; ``None`` where they are."""
+    limits: tuple[str, ...] = ()
+    """What this host cannot do and why: it has no python3, for one."""
     cpu_count: int | None = None
     memory_total_bytes: int | None = None
     driver_version: str | None = None

@@ -107,6 +107,23 @@ async def test_a_truncated_log_starts_again(link: AgentLink) -> None:
         assert (chunk.offset, chunk.data) == (0, b"two\n")
 
 
+def test_a_log_that_was_truncated_and_has_outgrown_its_offset_starts_again(
+    tmp_path: Path,
+) -> None:
+    """What ``copytruncate`` does to a log that is written quickly."""
+    log = tmp_path / "log"
+    log.write_bytes(b"a first line\nand a second\n")
+    follower = agent.LogFollower(str(log), 0)
+    assert follower.read(1000) == (log.read_bytes(), False)
+    log.write_bytes(b"the new log is longer than what was there\n" * 3)
+    assert follower.read(20) == (b"the new log is longe", True)
+    assert follower.read(1000) == (log.read_bytes()[20:], False)
+    with log.open("ab") as file:
+        file.write(b"more")
+    assert follower.read(1000) == (b"more", False)
+    follower.close()
+
+
 async def test_a_replaced_log_starts_again(link: AgentLink, tmp_path: Path) -> None:
     record = await link.start_run(request("one", *FOREVER))
     log = Path(record.log_path)

@@ -113,6 +113,24 @@ async def test_a_state_folder_that_cannot_be_written_is_named(tmp_path: Path) ->
         await link.ping()
 
 
+async def test_a_home_that_cannot_be_written_is_replaced_by_a_named_place() -> None:
+    env = {"HOME": "/dev/null/home", "XDG_STATE_HOME": ""}
+    place = f"/var/tmp/eaglemon-{os.getuid()}"
+    link = await AgentLink.open(LocalTransport(), env=env)
+    try:
+        assert link.facts.state_dir == place
+        assert link.facts.state_note is not None
+        assert f"run records are in {place}" in link.facts.state_note
+        run_id = f"one-{os.getpid()}"
+        record = await link.start_run(request(run_id, *python("print('there')")))
+        assert record.log_path == f"{place}/runs/{run_id}/server.log"
+        async with watched(link) as runs:
+            await runs.until(run_id, lambda run: run.exit is not None)
+        await link.forget_run(run_id)
+    finally:
+        await link.close()
+
+
 async def test_secrets_reach_the_process_and_no_file(link: AgentLink, state: Path) -> None:
     code = "import os, sys, time; print(os.environ['TOKEN'] == 's3cret'); time.sleep(600)"
     await link.start_run(
