@@ -96,6 +96,11 @@ class Host:
         return self._transport
 
     @property
+    def user(self) -> str:
+        """Who the agent runs as on the host; empty until it has answered once."""
+        return self._facts.user if self._facts is not None else ""
+
+    @property
     def is_up(self) -> bool:
         """Whether the agent answers."""
         return self._link is not None

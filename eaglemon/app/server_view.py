@@ -4,12 +4,13 @@ from dataclasses import replace
 
 from eaglemon.app.keeper import Keeper
 from eaglemon.app.runs import notes_of
+from eaglemon.app.stop_account import stop_view
 from eaglemon.core.diagnosis import GENERIC_CAUSE
 from eaglemon.core.eta import Eta, estimate
 from eaglemon.core.phases import PHASE_TITLES, Phase
 from eaglemon.core.stall import stall_limit
 from eaglemon.core.startup import StartupTrack
-from eaglemon.core.units import duration, memory
+from eaglemon.core.units import duration, memory, plural
 from eaglemon.core.views import (
     AcceptanceView,
     CauseView,
@@ -18,7 +19,6 @@ from eaglemon.core.views import (
     PhaseView,
     ServerState,
     ServerView,
-    StopView,
 )
 from eaglemon.engines.reading import remedy_that_holds, settings_of
 
@@ -68,12 +68,14 @@ def server_view(keeper: Keeper, *, now: float, wall: float) -> ServerView:
         eta_source=eta.source or "",
         health=health,
         acceptance=_acceptance(keeper, now) if machine.was_ready and not ended else None,
-        load=keeper.meter.load(now) if machine.was_ready and not ended else None,
+        load=keeper.meter.load(now, since=_since(keeper))
+        if machine.was_ready and not ended
+        else None,
         accept_history=tuple(keeper.meter.accept_history),
         tok_s_history=tuple(keeper.meter.tok_s_history),
         exit=ExitView(code=exit_.code, signal=exit_.signal, at=exit_.at) if exit_ else None,
         cause=cause,
-        stop=_stop_view(keeper, wall),
+        stop=stop_view(keeper, wall),
         log_path=record.log_path if record else "",
         notes=_notes(keeper),
         probe=keeper.probe,
@@ -81,7 +83,14 @@ def server_view(keeper: Keeper, *, now: float, wall: float) -> ServerView:
 
 
 def _acceptance(keeper: Keeper, now: float) -> AcceptanceView | None:
-    return keeper.meter.acceptance(now) if keeper.profile.speculation else None
+    if keeper.profile.speculation is None:
+        return None
+    return keeper.meter.acceptance(now, since=_since(keeper))
+
+
+def _since(keeper: Keeper) -> str:
+    """Name the span that begins with the first reading of the metrics."""
+    return "since ready" if keeper.plan is not None else "since seen"
 
 
 def _gpu_indexes(keeper: Keeper) -> tuple[int, ...]:
@@ -111,7 +120,7 @@ def _detail(keeper: Keeper, cause: CauseView | None, now: float, *, stalled: boo
         case ServerState.FAILED:
             detail = cause.sentence if cause else detail
         case ServerState.STOPPING:
-            detail = f"{_processes(len(keeper.pids))} left"
+            detail = f"{plural(len(keeper.pids), 'process')} left"
         case ServerState.RELEASING:
             held = keeper.seen.release.held_bytes if keeper.seen.release else None
             detail = f"waiting for {memory(held)} of GPU memory"
@@ -161,45 +170,6 @@ def _cause(keeper: Keeper) -> CauseView:
         )
     sentence = machine.detail or (f"ended by itself: {how}" if how else "ended")
     return CauseView(slug=None, sentence=sentence + left)
-
-
-def _stop_view(keeper: Keeper, wall: float) -> StopView | None:
-    machine = keeper.machine
-    stop = machine.stop
-    asked = machine.state in {ServerState.STOPPING, ServerState.RELEASING}
-    if stop is None:
-        return StopView(steps=("stop asked for",)) if asked else None
-    steps = []
-    if stop.term_sent_at is not None:
-        steps.append(f"TERM sent to {_processes(stop.term_count)}")
-    if stop.kill_sent_at is not None and stop.term_sent_at is not None:
-        waited = duration(stop.kill_sent_at - stop.term_sent_at)
-        steps.append(f"{_processes(stop.kill_count)} killed after {waited}")
-    if stop.left:
-        steps.append("survived KILL: " + ", ".join(str(pid) for pid in stop.left))
-    if stop.error:
-        steps.append(stop.error)
-    release = keeper.seen.release
-    if stop.gone_at is not None:
-        steps.append(f"all processes gone after {duration(stop.gone_at - stop.requested_at)}")
-    if machine.state is ServerState.RELEASING:
-        held = memory(release.held_bytes) if release else "GPU memory"
-        steps.append(f"waiting for {held} to come back")
-    if machine.release_proven:
-        steps.append("GPU memory is back" if release else "it held no GPU memory")
-    end = keeper.seen.ended_wall if machine.state.ended and keeper.seen.ended_wall else wall
-    began = stop.requested_at - keeper.host.clock_offset_s
-    return StopView(
-        steps=tuple(steps),
-        processes_left=len(keeper.pids),
-        memory_to_release_bytes=release.held_bytes if release else None,
-        elapsed_s=max(0.0, end - began),
-        proven=machine.release_proven,
-    )
-
-
-def _processes(count: int) -> str:
-    return "1 process" if count == 1 else f"{count} processes"
 
 
 def _ready_at(keeper: Keeper, phases: tuple[PhaseView, ...]) -> float | None:

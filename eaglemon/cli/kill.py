@@ -7,15 +7,18 @@ import click
 from eaglemon.app.api import Eaglemon
 from eaglemon.cli import diagnostics, output, session
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option
+from eaglemon.core.foreign import ForeignServer, ForeignStop, parse_foreign_id
+from eaglemon.core.profiles import Limits
 from eaglemon.core.units import memory, plural
 from eaglemon.core.views import ServerView
-from eaglemon.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
+from eaglemon.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UsageError
 
 
 @click.command(name="kill")
 @click.argument("server")
 @host_option
 @click.option("--grace", type=DURATION, help="From TERM to KILL, such as 30s.")
+@click.option("--foreign", is_flag=True, help="SERVER is PID@HOST, which no console started.")
 @click.option("--yes", "-y", "confirmed", is_flag=True, help="Do not ask on a terminal.")
 @json_option
 @click.pass_obj
@@ -25,14 +28,20 @@ def command(
     server: str,
     hosts: tuple[str, ...],
     grace: float | None,
+    foreign: bool,
     confirmed: bool,
     as_json: bool,
 ) -> int:
     """Stop SERVER: TERM, grace, KILL of what is left, then wait for the GPU memory.
 
     Asks first where there is a terminal. Exits with 0 when no process is left and the memory is
-    back, and with 1 otherwise.
+    back, and with 1 otherwise. A server that no console started needs --foreign and its PID@HOST,
+    as eaglemon foreign lists it; without a terminal to ask on it needs --yes too.
     """
+    if foreign:
+        return _kill_foreign(invocation, server, hosts, grace, confirmed=confirmed, as_json=as_json)
+    if parse_foreign_id(server) is not None:
+        raise UsageError(f"{server} was started by somebody else", hint="add --foreign to end it")
 
     async def find(console: Eaglemon) -> ServerView:
         return await session.find_server(console, server)
@@ -61,6 +70,59 @@ def command(
     else:
         output.write_lines([view.id])
     return _result(view)
+
+
+def _kill_foreign(
+    invocation: Invocation,
+    server: str,
+    hosts: tuple[str, ...],
+    grace: float | None,
+    *,
+    confirmed: bool,
+    as_json: bool,
+) -> int:
+    parts = parse_foreign_id(server)
+    if parts is None:
+        raise UsageError(f"--foreign needs PID@HOST, not {server!r}", hint="eaglemon foreign")
+    asked = invocation.hosts(hosts or (parts[1],))
+
+    async def look(console: Eaglemon) -> ForeignServer | None:
+        await session.settled(console)
+        found = await console.foreign(parts[1])
+        return next((one for one in found if one.pid == parts[0]), None)
+
+    async def work(console: Eaglemon) -> ForeignStop:
+        await session.settled(console)
+        grace_s = Limits().stop_grace_s if grace is None else grace
+        told = 0
+
+        def tell(stop: ForeignStop) -> None:
+            nonlocal told
+            for step in stop.steps[told:]:
+                diagnostics.talk(step)
+            told = len(stop.steps)
+
+        return await console.stop_foreign(server, grace_s=grace_s, told=tell)
+
+    profiles = invocation.profiles()
+    if not confirmed:
+        if not sys.stdin.isatty():
+            raise UsageError("nobody can be asked here", hint=f"add --yes to end {server}")
+        found = session.run_on(asked, profiles, look)
+        named = found and click.prompt(f"{found}\ntype its PID to end it", err=True)
+        if found is None or str(named).strip() != str(found.pid):
+            diagnostics.fail("not confirmed, nothing was stopped")
+            return EXIT_INTERRUPTED
+    stop = session.run_on(asked, profiles, work)
+    if as_json:
+        output.write_document("kill", {"foreign": stop})
+    else:
+        output.write_lines([stop.server.id])
+    if stop.gone and stop.memory_back:
+        return EXIT_OK
+    left = ", ".join(f"PID {pid}" for pid in stop.left) or "its GPU memory"
+    diagnostics.fail(f"{server}: not shown to be gone: {left}")
+    return EXIT_FAILED
 
 
 def _confirm(server: ServerView) -> bool:

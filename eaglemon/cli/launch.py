@@ -26,7 +26,7 @@ _KEEPS_RUNNING = "a server that was started keeps running (eaglemon status, eagl
 )
 @click.option("--wait", "wait", is_flag=True, help="Wait until a token was generated, or it ended.")
 @click.option("--timeout", type=DURATION, help="Limit for --wait, such as 15m or 90s.")
-@click.option("--dry-run", is_flag=True, help="Show the command line and check the host only.")
+@click.option("--dry-run", is_flag=True, help="Show command, environment and hooks; check only.")
 @click.option("--force", is_flag=True, help="Start although the checks found problems.")
 @json_option
 @click.pass_obj
@@ -79,7 +79,10 @@ def command(
         if as_json:
             output.write_document("launch", {"plan": plan, "problems": problems, "server": None})
         else:
-            output.write_lines([plan.shell_line])
+            hooks = plan.profile.hooks
+            before = [f"before_launch: {line}" for line in hooks.before_launch]
+            after = [f"after_stop: {line}" for line in hooks.after_stop]
+            output.write_lines([*before, plan.shell_line, *after])
         return EXIT_FAILED if errors_among(problems) else EXIT_OK
     plan, server = session.run_on((host,), store, start, if_interrupted=_KEEPS_RUNNING)
     if wait:

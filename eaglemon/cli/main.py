@@ -36,11 +36,17 @@ COMMANDS = {
     "diagnose": "Say what a server's log means, and the line that decides.",
     "draft": "Find out why a draft is slow, and fix it.",
     "kill": "Stop a server and wait until its GPU memory is back.",
-    "profiles": "List profiles, or show one with its command line.",
+    "restart": "Stop a server, prove it gone, start the same again.",
+    "foreign": "List servers on a host that no console started.",
+    "profiles": "List, show, check and import profiles.",
     "hosts": "List the configured hosts.",
     "demo": "Try everything on a simulated GPU host.",
 }
 """Subcommands in the order of a session; each is ``command`` of the module of its name."""
+CHANGING = frozenset({"launch", "restart", "kill", "ab", "sweep"})
+"""Those that start or end servers: gone with ``--read-only``."""
+READ_ONLY = "eaglemon.read_only"
+"""Key of ``Context.meta`` for the global option."""
 
 
 class LazyGroup(click.Group):
@@ -63,13 +69,16 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the subcommands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            gone = CHANGING if ctx.meta.get(READ_ONLY) else frozenset[str]()
+            formatter.write_dl([(n, text) for n, text in COMMANDS.items() if n not in gone])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Take a first word that is no subcommand as a host to open the console on."""
         word = args[0]
+        if word in CHANGING and ctx.meta.get(READ_ONLY):
+            raise click.UsageError(f"{word} changes servers, and this is --read-only")
         if word in COMMANDS:
             return super().resolve_command(ctx, args)
         near = difflib.get_close_matches(word, COMMANDS, n=1, cutoff=0.75)
@@ -86,6 +95,10 @@ def _keep_config(ctx: click.Context, _: click.Parameter, config: Path | None) ->
     from eaglemon.cli.invocation import Invocation  # noqa: PLC0415
 
     ctx.obj = Invocation(config=config)
+
+
+def _keep_read_only(ctx: click.Context, _: click.Parameter, read_only: bool) -> None:  # noqa: FBT001
+    ctx.meta[READ_ONLY] = read_only
 
 
 @click.command(
@@ -106,6 +119,15 @@ def _keep_config(ctx: click.Context, _: click.Parameter, config: Path | None) ->
     is_eager=True,
     metavar="PATH",
     help="A file like eaglemon.toml, or a folder with hosts.toml and profiles/, over all others.",
+)
+@click.option(
+    "--read-only",
+    is_flag=True,
+    envvar="EAGLEMON_READ_ONLY",
+    callback=_keep_read_only,
+    expose_value=False,
+    is_eager=True,
+    help="Take away everything that starts or ends servers, in the console too.",
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 @click.pass_context

@@ -6,15 +6,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
+import click
+
 from eaglemon.app.api import Eaglemon
 from eaglemon.app.hub import Hub
+from eaglemon.app.read_only import ReadOnlyHub
 from eaglemon.cli import diagnostics
 from eaglemon.cli.progress import Progress
+from eaglemon.core.foreign import parse_foreign_id
 from eaglemon.core.hosts import HostSpec, LinkState
 from eaglemon.core.views import ServerView, Snapshot
 from eaglemon.errors import EXIT_INTERRUPTED, EaglemonError, HostError
 from eaglemon.io.config import ProfileStore
 from eaglemon.io.connect import transport_to
+from eaglemon.io.store import Store
 from eaglemon.io.workloads import load_workload
 
 Result = TypeVar("Result")
@@ -32,8 +37,21 @@ async def open_console(
     hosts: Sequence[HostSpec], profiles: ProfileStore
 ) -> AsyncIterator[Eaglemon]:
     """Open the domain API on ``hosts``; servers keep running after it is closed."""
-    async with Hub(hosts, profiles, connect=transport_to, workload=load_workload) as hub:
-        yield hub
+    kind = ReadOnlyHub if is_read_only() else Hub
+    store = Store()
+    try:
+        async with kind(
+            hosts, profiles, connect=transport_to, workload=load_workload, history=store
+        ) as hub:
+            yield hub
+    finally:
+        await store.close()
+
+
+def is_read_only() -> bool:
+    """Tell whether this call of ``eaglemon`` has the global option ``--read-only``."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get("eaglemon.read_only"))
 
 
 def run_on(
@@ -72,8 +90,13 @@ async def settled(console: Eaglemon) -> Snapshot:
 
 
 async def find_server(console: Eaglemon, text: str) -> ServerView:
-    """Ask the hosts for a server; raises ``UsageError``, or ``HostError`` where not all answer."""
+    """Ask the hosts for a server; raises ``UsageError``, or ``HostError`` where not all answer.
+
+    ``PID@HOST`` is a server that no console started; it is watched from now on.
+    """
     await console.settle()
+    if parse_foreign_id(text) is not None:
+        return console.find(await console.watch(text))
     return console.find(text)
 
 

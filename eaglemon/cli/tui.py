@@ -39,7 +39,8 @@ def has_terminal() -> bool:
 async def show_console(hosts: Sequence[HostSpec], profiles: ProfileStore) -> None:
     """Run the terminal console on ``hosts`` until it is left; servers keep running."""
     async with session.open_console(hosts, profiles) as console:
-        await ConsoleApp(console, themes=themes()).run_async()
+        app = ConsoleApp(console, themes=themes(), read_only=session.is_read_only())
+        await app.run_async()
 
 
 def themes() -> dict[str, str]:

@@ -1,19 +1,26 @@
 """``eaglemon wait``: wait until a server is ready, or say why it never will be."""
 
+import os
+
 import click
 
 from eaglemon.app.api import Eaglemon
+from eaglemon.app.probe_target import is_url
 from eaglemon.cli import diagnostics, output, session
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option
+from eaglemon.core.foreign import Reached
+from eaglemon.core.profiles import Limits
 from eaglemon.core.units import duration
 from eaglemon.core.views import LaunchPlan, ServerView
-from eaglemon.errors import EXIT_FAILED, EXIT_OK
+from eaglemon.errors import EXIT_FAILED, EXIT_OK, UsageError
+from eaglemon.io.config import LOCAL
 
 
 @click.command(name="wait")
-@click.argument("server")
+@click.argument("server", metavar="SERVER|URL")
 @host_option
 @click.option("--timeout", type=DURATION, help="Such as 15m or 90s; the profile's limit if not.")
+@click.option("--api-key-env", metavar="NAME", help="Variable with the API key of a URL.")
 @json_option
 @click.pass_obj
 def command(
@@ -22,13 +29,20 @@ def command(
     server: str,
     hosts: tuple[str, ...],
     timeout: float | None,
+    api_key_env: str | None,
     as_json: bool,
 ) -> int:
     """Wait until SERVER has generated a token, or has ended.
 
-    SERVER is an id, the start of one, or a name. Exits with 0 when it is ready, with 1 when it
-    ended, and with 4 when neither came in time.
+    SERVER is an id, the start of one, a name, or PID@HOST of a server that no console started.
+    URL (http://ADDRESS:PORT) is any server, as seen from this machine or from --host.
+    Exits with 0 when it is ready, with 1 when it ended, and with 4 when neither came in time.
     """
+
+    if is_url(server):
+        return _wait_at(
+            invocation, server, hosts, timeout, api_key_env=api_key_env, as_json=as_json
+        )
 
     async def work(console: Eaglemon) -> ServerView:
         found = await session.find_server(console, server)
@@ -43,6 +57,39 @@ def command(
         if_interrupted="the server is not touched by this",
     )
     return server_result("wait", view, as_json=as_json)
+
+
+def _wait_at(
+    invocation: Invocation,
+    url: str,
+    hosts: tuple[str, ...],
+    timeout: float | None,
+    *,
+    api_key_env: str | None,
+    as_json: bool,
+) -> int:
+    if len(hosts) > 1:
+        raise UsageError("a URL is seen from one host", hint="give one --host, or none")
+    asked = invocation.hosts(hosts) if hosts else (LOCAL,)
+    key = os.environ.get(api_key_env) if api_key_env else None
+    if api_key_env and key is None:
+        raise UsageError(f"--api-key-env: there is no variable {api_key_env}")
+    limit_s = Limits().ready_s if timeout is None else timeout
+
+    async def work(console: Eaglemon) -> Reached:
+        await session.settled(console)
+        return await console.wait_at(url, host=asked[0].name, timeout_s=limit_s, api_key=key)
+
+    reached = session.run_on(asked, invocation.profiles(), work)
+    if as_json:
+        output.write_document("wait", {"reached": reached})
+    else:
+        output.write_lines([reached.url])
+    diagnostics.talk(
+        f"{reached.url} ({reached.engine}, {reached.model}) is ready after "
+        f"{duration(reached.waited_s)}"
+    )
+    return EXIT_OK
 
 
 def server_result(

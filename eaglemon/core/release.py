@@ -18,6 +18,12 @@ class Release:
     """Above the level before the launch, what other processes took since left out."""
     holders: tuple[GpuProcess, ...] = ()
     """Processes of the run that still hold memory."""
+    gpus: int = 0
+    """GPUs of the run."""
+    gpus_back: int = 0
+    """Those whose memory is back."""
+    others: tuple[GpuProcess, ...] = ()
+    """Processes that are not of the run and hold memory of its GPUs."""
 
 
 def release_of(sample: HostSample, *, before: Mapping[str, int], pids: frozenset[int]) -> Release:
@@ -33,16 +39,30 @@ def release_of(sample: HostSample, *, before: Mapping[str, int], pids: frozenset
         for process in sample.processes
         if process.gpu_uuid in before and process.pid in pids
     )
-    held = 0
+    held = back_count = 0
     for uuid, level in before.items():
         used = used_by_uuid.get(uuid)
         if used is None:
-            return Release(back=False, held_bytes=None, holders=ours)
+            return Release(back=False, held_bytes=None, holders=ours, gpus=len(before))
         foreign = sum(
             process.memory_bytes or 0
             for process in sample.processes
             if process.gpu_uuid == uuid and process not in ours
         )
-        held += max(0, used - max(level, foreign))
+        left = max(0, used - max(level, foreign))
+        held += left
+        holds = any(process.gpu_uuid == uuid for process in ours)
+        back_count += left <= TOLERANCE_BYTES and not holds
     back = not ours and held <= TOLERANCE_BYTES * max(1, len(before))
-    return Release(back=back, held_bytes=held, holders=ours)
+    return Release(
+        back=back,
+        held_bytes=held,
+        holders=ours,
+        gpus=len(before),
+        gpus_back=len(before) if back else back_count,
+        others=tuple(
+            process
+            for process in sample.processes
+            if process.gpu_uuid in before and process not in ours
+        ),
+    )

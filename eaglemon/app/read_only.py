@@ -1,0 +1,40 @@
+"""A console that watches and changes nothing."""
+
+from collections.abc import Callable
+
+from eaglemon.app.hub import Hub
+from eaglemon.core.foreign import ForeignStop
+from eaglemon.core.views import LaunchPlan, ServerView
+from eaglemon.errors import UsageError
+
+
+class ReadOnlyHub(Hub):
+    """Refuses whatever starts or ends a server, from whichever front end it comes."""
+
+    async def launch(self, plan: LaunchPlan, *, force: bool = False) -> str:
+        """Refuse."""
+        del force
+        raise _refusal(f"{plan.profile.name} is not started")
+
+    async def stop(
+        self, server_id: str, *, grace_s: float | None = None, wait: bool = True
+    ) -> ServerView:
+        """Refuse."""
+        del grace_s, wait
+        raise _refusal(f"{server_id} is not stopped")
+
+    async def restart(self, server_id: str, *, grace_s: float | None = None) -> str:
+        """Refuse."""
+        del grace_s
+        raise _refusal(f"{server_id} is not restarted")
+
+    async def stop_foreign(
+        self, foreign_id: str, *, grace_s: float, told: Callable[[ForeignStop], None]
+    ) -> ForeignStop:
+        """Refuse."""
+        del grace_s, told
+        raise _refusal(f"{foreign_id} is not stopped")
+
+
+def _refusal(what: str) -> UsageError:
+    return UsageError(f"{what}: this console is read-only", hint="leave out --read-only")

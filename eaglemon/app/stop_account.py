@@ -1,0 +1,77 @@
+"""The account of a stop in words: what was sent, what is left, and what would help."""
+
+from eaglemon.app.keeper import Keeper
+from eaglemon.core.holders import memory_holders, process_holds
+from eaglemon.core.release import Release
+from eaglemon.core.runs import RunStop
+from eaglemon.core.units import duration, memory, plural
+from eaglemon.core.views import ServerState, StopView
+
+_TELL_HOLDERS_S = 5.0
+"""A driver lets go of memory a moment after a process has ended; later somebody holds it."""
+
+
+def stop_view(keeper: Keeper, wall: float) -> StopView | None:
+    """Return the account at unix ``wall``, ``None`` where no stop was asked for."""
+    machine, release = keeper.machine, keeper.seen.release
+    stop = machine.stop
+    if stop is None:
+        asked = machine.state in {ServerState.STOPPING, ServerState.RELEASING}
+        return StopView(steps=("stop asked for",)) if asked else None
+    end = keeper.seen.ended_wall if machine.state.ended and keeper.seen.ended_wall else wall
+    began = stop.requested_at - keeper.host.clock_offset_s
+    elapsed_s = max(0.0, end - began)
+    steps = [*_signals(keeper, stop)]
+    if stop.gone_at is not None:
+        steps.append(f"all processes gone after {duration(stop.gone_at - stop.requested_at)}")
+    if machine.state is ServerState.RELEASING:
+        held = memory(release.held_bytes) if release else "GPU memory"
+        steps.append(f"waiting for {held} to come back{_so_far(release)}")
+    if machine.release_proven:
+        steps.append(_back(release, elapsed_s))
+    late = stop.gone_at is not None and wall - began - (stop.gone_at - stop.requested_at) > (
+        _TELL_HOLDERS_S
+    )
+    if release is not None and not release.back and late:
+        steps += memory_holders(
+            (*release.holders, *release.others),
+            user=keeper.host.user,
+            ours=frozenset(keeper.seen.pids_ever),
+        )
+    return StopView(
+        steps=tuple(steps),
+        processes_left=len(keeper.pids),
+        memory_to_release_bytes=release.held_bytes if release else None,
+        elapsed_s=elapsed_s,
+        proven=machine.release_proven,
+    )
+
+
+def _signals(keeper: Keeper, stop: RunStop) -> list[str]:
+    steps = []
+    if stop.term_sent_at is not None:
+        steps.append(f"TERM sent to {plural(stop.term_count, 'process')}")
+    if stop.kill_sent_at is not None and stop.term_sent_at is not None:
+        waited = duration(stop.kill_sent_at - stop.term_sent_at)
+        steps.append(f"{plural(stop.kill_count, 'process')} killed after {waited}")
+    if stop.left:
+        steps.append("survived KILL: " + ", ".join(str(pid) for pid in stop.left))
+        known = keeper.status.processes if keeper.status else ()
+        steps += [process_holds(one) for one in known if one.pid in stop.left]
+    if stop.error:
+        steps.append(stop.error)
+    return steps
+
+
+def _so_far(release: Release | None) -> str:
+    if release is None or release.gpus < 2:
+        return ""
+    return f", {release.gpus_back} of {plural(release.gpus, 'GPU')} are back"
+
+
+def _back(release: Release | None, elapsed_s: float) -> str:
+    if release is None:
+        return "it held no GPU memory"
+    if release.gpus < 2:
+        return f"GPU memory is back after {duration(elapsed_s)}"
+    return f"memory of all {release.gpus} GPUs is back after {duration(elapsed_s)}"
