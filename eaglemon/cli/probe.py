@@ -68,6 +68,7 @@ from eaglemon.io.probe_files import check_path, read_probes, write_probes
 @click.pass_obj
 def command(
     invocation: Invocation,
+    /,
     *,
     server: str,
     hosts: tuple[str, ...],

@@ -224,8 +224,8 @@ class ProbeProgress:
     figures: ProbeFigures
     records: tuple[RequestRecord, ...] = ()
     """Filled when the probe has ended."""
-    driver: str = "client over the connection"
-    """Where the load was generated."""
+    driver: str = ""
+    """Where the load comes from, in words."""
     error: str | None = None
     live: LiveCounts | None = None
     """While it runs."""
@@ -316,7 +316,7 @@ def _steady_tok_s(records: Sequence[RequestRecord], users: int | None) -> float 
     begun = sorted(record.sent_at for record in records)
     start = begun[users - 1]
     # A user that ends later than the last request began has nothing to do any more.
-    end = min(r.ended_at for r in records if r.ended_at >= begun[-1])
+    end = min(r.ended_at for r in records if r.ended_at > begun[-1])
     tokens = sum(
         arrival.tokens
         for record in records

@@ -140,6 +140,7 @@ class CounterWindow:
         self._readings: deque[tuple[float, dict[str, float]]] = deque(maxlen=max_readings)
         self._last: dict[str, float] = {}
         self._grown: dict[str, float] = {}
+        self._first_at: float | None = None
         self.resets = 0
         """How often a counter was seen to start again."""
 
@@ -160,9 +161,23 @@ class CounterWindow:
                 self._grown[name] += value - before
             self._last[name] = value
         self.resets += reset
+        if self._first_at is None:
+            self._first_at = at
         self._readings.append((at, {name: self._grown[name] for name in values}))
         while len(self._readings) > 2 and self._readings[1][0] <= at - self._keep_s:
             self._readings.popleft()
+
+    def restart(self) -> None:
+        """Take the news that the counters begin again, however high they are when seen next."""
+        self._last = dict.fromkeys(self._last, 0.0)
+        self.resets += 1
+
+    def total(self) -> CounterDelta | None:
+        """Return the growth since the first reading ever, ``None`` before the second."""
+        if self._first_at is None or len(self._readings) < 2:
+            return None
+        last_at, values = self._readings[-1]
+        return CounterDelta(elapsed_s=last_at - self._first_at, values=values)
 
     def delta(self, window_s: float, now: float) -> CounterDelta | None:
         """Return the growth over about the last ``window_s`` seconds before ``now``.

@@ -111,6 +111,20 @@ class HealthView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptanceWindow:
+    """Acceptance of all requests over one span of time."""
+
+    label: str
+    """``5 s``, ``60 s``, ``since ready`` or ``since seen`` (the console came later)."""
+    span_s: float
+    """What it really covers."""
+    accept_length: float
+    per_position: tuple[float, ...] = ()
+    steps: int
+    """Verify steps behind it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptanceView:
     """Acceptance over the shown window."""
 
@@ -119,8 +133,16 @@ class AcceptanceView:
     per_position: tuple[float, ...] = ()
     window_s: float | None = None
     source: str
-    """``counters``, ``log line`` or ``probe``."""
+    """``counters``, ``gauge``, ``log line`` or ``nothing``."""
     age_s: float = 0.0
+    conditional: tuple[float | None, ...] = ()
+    """Share of draft token i+1 accepted given that all before it were."""
+    collapsed: bool = False
+    """About 1.0 over enough steps: the draft is of no use."""
+    windows: tuple[AcceptanceWindow, ...] = ()
+    """The spans that counters tell, shortest first."""
+    hint: str = ""
+    """What is missing to tell more, and how to turn it on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +155,8 @@ class LoadView:
     kv_used_fraction: float | None = None
     source: str
     age_s: float = 0.0
+    tok_s_windows: tuple[tuple[str, float], ...] = ()
+    """(label as of ``AcceptanceWindow``, tokens per second), shortest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,6 +152,15 @@ def acceptance(view: AcceptanceView | None, server: ServerView, width: int) -> C
         rows.append(spread(head, source, width))
     else:
         rows += [head, source]
+    if view.collapsed:
+        text = "collapsed: every step yields its bonus token alone, the draft is of no use"
+        rows += [Content.styled(line, "$state-failed") for line in wrapped(text, width, 2)]
+    if view.windows:
+        spans = [f"{span.label} {units.length(span.accept_length)}" for span in view.windows]
+        rows.append(Content.styled(plain(_DOT.join(spans)), "$quiet"))
+    if view.hint:
+        text = f"no metrics: {view.hint}"
+        rows += [Content.styled(line, "$quiet") for line in wrapped(text, width, 2)]
     if view.accept_length is not None and view.ceiling:
         rows.append(
             joined(
@@ -255,6 +264,8 @@ def probe(progress: ProbeProgress, width: int) -> Content:
         rows += [Content.styled(line, "$state-failed") for line in wrapped(progress.error, width)]
     for note in progress.notes:
         rows += [Content.styled(line, "$state-warning") for line in wrapped(note, width, 2)]
+    if progress.driver:
+        rows.append(Content.styled(plain(f"load from {progress.driver}"), "$quiet"))
     return lines(rows)
 
 
