@@ -14,7 +14,7 @@ from contextlib import aclosing
 
 from eaglemon.core.frames import Frame, FrameDecoder, encode_frame
 from eaglemon.core.hosts import HostFacts, HostSample
-from eaglemon.core.runs import HostCheck, LogChunk, RunRecord, RunRequest, RunStatus
+from eaglemon.core.runs import HostCheck, LogChunk, RunRecord, RunRequest
 from eaglemon.errors import AgentError, HostError, LinkLostError, TimeLimitError
 from eaglemon.io import agent_values as values
 from eaglemon.io.agent_start import NO_PYTHON_STATUS, start_bytes, start_command
@@ -26,14 +26,12 @@ from eaglemon.io.agent_streams import (
     keep_latest,
     merge_runs,
 )
+from eaglemon.io.host_link import NoPythonError, RunChanges
 from eaglemon.io.transport import ByteProcess, Transport
 
 LOG_WINDOW_BYTES = 4 << 20
 _REQUEST_LIMIT_S = 30.0
 _READ_BYTES = 1 << 16
-
-RunChanges = tuple[tuple[RunStatus, ...], tuple[str, ...]]
-"""Runs that changed, and the ids of those whose folders are gone."""
 
 
 class AgentLink:
@@ -50,6 +48,7 @@ class AgentLink:
         self._streams: dict[int, FrameStream] = {}
         self._hello: asyncio.Future[HostFacts] = loop.create_future()
         self._ended: asyncio.Future[str] = loop.create_future()
+        self._lacks_python = False
         self._reader = asyncio.create_task(self._read(), name=f"{host}: agent reader")
         self._writer = asyncio.create_task(self._write(), name=f"{host}: agent writer")
 
@@ -307,7 +306,8 @@ class AgentLink:
             return
         self._ended.set_result(reason)
         if not self._hello.done():
-            self._hello.set_exception(HostError(reason))
+            kind = NoPythonError if self._lacks_python else HostError
+            self._hello.set_exception(kind(reason))
             # It may be that nobody waits for it any more.
             self._hello.exception()
         for answer in self._answers.values():
@@ -325,6 +325,7 @@ class AgentLink:
             return f"the agent on {self._host} closed its output"
         said = self._process.stderr_tail() or self._said_before()
         if status == NO_PYTHON_STATUS and not self._decoder.started:
+            self._lacks_python = True
             return str(_no_python(self._host, said))
         ended = "ended" if self._decoder.started else "did not start"
         return f"the agent on {self._host} {ended} (status {status})" + (

@@ -1,8 +1,11 @@
-"""Chooses the transport for a host."""
+"""Chooses the transport for a host, and who answers there."""
 
 from eaglemon.core.hosts import HostSpec
 from eaglemon.errors import ConfigError
+from eaglemon.io.agent_link import AgentLink
+from eaglemon.io.host_link import HostLink, NoPythonError
 from eaglemon.io.local import LocalTransport
+from eaglemon.io.shell_host import ShellLink
 from eaglemon.io.ssh import SshTransport
 from eaglemon.io.transport import Transport
 
@@ -18,3 +21,11 @@ def transport_to(spec: HostSpec) -> Transport:
             raise ConfigError(
                 f"host {spec.name}: unknown transport {other!r}", hint="use ssh or local"
             )
+
+
+async def open_link(transport: Transport, spec: HostSpec) -> HostLink:
+    """Start the agent on a host, or do with sh where it has no Python; raises ``HostError``."""
+    try:
+        return await AgentLink.open(transport, python=spec.python, env=spec.env)
+    except NoPythonError:
+        return await ShellLink.open(transport, env=spec.env)

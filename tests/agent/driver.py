@@ -10,6 +10,7 @@ from pathlib import Path
 
 from eaglemon.core.runs import RunRequest, RunStatus
 from eaglemon.io.agent_link import AgentLink
+from eaglemon.io.host_link import HostLink
 from eaglemon.io.transport import Transport
 
 LIMIT_S = 15.0
@@ -18,7 +19,7 @@ LIMIT_S = 15.0
 class Runs:
     """The runs of a host as the stream tells them."""
 
-    def __init__(self, link: AgentLink) -> None:
+    def __init__(self, link: HostLink) -> None:
         self.known: dict[str, RunStatus] = {}
         self.ready = asyncio.Event()
         self._changed = asyncio.Condition()
@@ -51,7 +52,7 @@ class Runs:
         if self._task.done():
             self._task.result()
 
-    async def _watch(self, link: AgentLink) -> None:
+    async def _watch(self, link: HostLink) -> None:
         async with contextlib.aclosing(link.watch_runs(interval_s=0.05)) as items:
             async for changed, gone in items:
                 async with self._changed:
@@ -73,7 +74,7 @@ async def linked(transport: Transport, state: Path, **env: str) -> AsyncIterator
 
 
 @contextlib.asynccontextmanager
-async def watched(link: AgentLink) -> AsyncIterator[Runs]:
+async def watched(link: HostLink) -> AsyncIterator[Runs]:
     """Watch the runs of a link."""
     runs = Runs(link)
     try:

@@ -1,0 +1,56 @@
+# Ends all processes of one run and writes the account; see host.sh, whose functions stand before
+# it, with the setting grace (whole seconds).
+
+unset EAGLEMON_JOB
+folder=$EAGLEMON_FOLDER
+cd / || exit 1
+trap : HUP INT
+requested=$(date +%s); term_at=null; terms=0; kill_at=null; kills=0; gone=null; left=
+em_account() {
+  printf '{"requested_at":%s,"grace_s":%s,"term_sent_at":%s,"term_count":%s,"kill_sent_at":%s,"kill_count":%s,"gone_at":%s,"left":[%s],"error":null}' \
+    "$requested" "$grace" "$term_at" "$terms" "$kill_at" "$kills" "$gone" "$left" \
+    > "$folder/stop.json.$$.tmp" && mv -f "$folder/stop.json.$$.tmp" "$folder/stop.json"
+}
+em_line "$folder/run.json"; record=$line
+em_pids "$record"
+em_left() { em_members "$leader" "$leader_ticks" "$folder/server.log" "$supervisor"; }
+# Signals each process that is still the one that was looked at; counts them in sent.
+em_signal() {
+  sent=0
+  while read -r pid ticks rest; do
+    [ -n "$pid" ] && [ "$(em_ticks "$pid")" = "$ticks" ] || continue
+    kill "-$1" "$pid" 2>/dev/null && sent=$((sent + 1))
+  done <<LIST
+$2
+LIST
+}
+em_line /proc/sys/kernel/random/boot_id
+case $record in *"$line"*) members=$(em_left) ;; *) members= ;; esac
+em_account
+if [ -n "$members" ]; then
+  term_at=$(date +%s)
+  em_signal TERM "$members"; terms=$sent
+  em_account
+  waited=0
+  while members=$(em_left); [ -n "$members" ] && [ $(($(date +%s) - term_at)) -lt "$grace" ]; do
+    em_nap 0.2
+  done
+fi
+if [ -n "$members" ]; then
+  kill_at=$(date +%s)
+  while [ -n "$members" ]; do
+    em_signal KILL "$members"; [ "$kills" = 0 ] && kills=$sent
+    em_account
+    em_nap 0.3
+    members=$(em_left)
+    if [ $(($(date +%s) - kill_at)) -gt 10 ] && [ -n "$members" ]; then
+      left=$(printf '%s\n' "$members" | cut -d' ' -f1 | tr '\n' ','); left=${left%,}
+      em_account
+      [ $(($(date +%s) - kill_at)) -gt 600 ] && exit 0
+      sleep 2
+      members=$(em_left); left=
+    fi
+  done
+fi
+gone=$(date +%s)
+em_account

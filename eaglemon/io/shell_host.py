@@ -1,0 +1,366 @@
+"""A host without python3: the same questions as of the agent, answered by plain sh.
+
+GPUs come from ``nvidia-smi``; run folders are those of docs/agent-protocol.md. What cannot be done
+this way stands in ``facts.limits``. Each stream is one channel, each other question a short one.
+"""
+
+import asyncio
+import shlex
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+
+from eaglemon.core import nvidia_smi
+from eaglemon.core.hosts import GpuSample, HostFacts, HostSample
+from eaglemon.core.runs import HostCheck, LogChunk, RunRecord, RunRequest, RunStatus
+from eaglemon.errors import AgentError, HostError, LinkLostError
+from eaglemon.io import shell_values as values
+from eaglemon.io.clock import Clock, SystemClock
+from eaglemon.io.host_link import RunChanges
+from eaglemon.io.shell_scripts import script, stopper_job, supervisor_job
+from eaglemon.io.transport import ByteProcess, Transport
+
+LOGS_AT_A_TIME = 5
+"""sshd allows ten channels (MaxSessions); samples, runs and short questions need some too."""
+SILENT_S = 3.0
+LIMIT_S = 30.0
+_GS = b"\x1d"
+_READ_BYTES = 1 << 16
+_BLOCK_MOST_BYTES = 16 << 20
+
+
+class ShellLink:
+    """Asks one host through sh; made by ``open``."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        env: Mapping[str, str],
+        facts: HostFacts,
+        tools: frozenset[str],
+        clock: Clock,
+    ) -> None:
+        self._transport, self._env, self._clock = transport, dict(env), clock
+        self._facts, self._tools = facts, tools
+        self._closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._logs = asyncio.Semaphore(LOGS_AT_A_TIME)
+        self._owners: dict[int, str] = {}
+        self._boot_id = facts.boot_id
+
+    @classmethod
+    async def open(
+        cls,
+        transport: Transport,
+        *,
+        env: Mapping[str, str] | None = None,
+        clock: Clock | None = None,
+        timeout_s: float = 20.0,
+    ) -> "ShellLink":
+        """Ask who the host is; raises ``HostError`` where even sh and awk are missing."""
+        await transport.connect()
+        done = await transport.run(
+            "exec sh -s", stdin=script("em_facts", env=env), timeout_s=timeout_s
+        )
+        text = done.stdout.decode("utf-8", "replace")
+        start, gs, _ = text.rpartition(_GS.decode())
+        if not gs:
+            said = done.stderr.decode("utf-8", "replace").strip()[-300:]
+            raise HostError(
+                f"{transport.name}: neither python3 nor a plain sh answers"
+                + (f": {said}" if said else ""),
+                hint="install python3 on the host",
+            )
+        # A noisy login profile may have printed before.
+        facts, tools = values.facts_of(start.rpartition("\n")[2])
+        for tool in ("setsid", "awk"):
+            if tool not in tools:
+                raise HostError(
+                    f"{transport.name} has no python3, and {tool} is missing too",
+                    hint="install python3 on the host",
+                )
+        return cls(transport, env or {}, facts, tools, clock or SystemClock())
+
+    @property
+    def facts(self) -> HostFacts:
+        """What is known of the host, and what it cannot do."""
+        return self._facts
+
+    async def ping(self) -> float:
+        """Return the host's clock, in whole unix seconds."""
+        done = await self._transport.run("date +%s", timeout_s=LIMIT_S)
+        text = done.stdout.decode("ascii", "replace").split()
+        if not text or not text[-1].isdigit():
+            raise AgentError(f"{self._transport.name} did not tell the time", kind="protocol")
+        return float(text[-1])
+
+    async def watch_gpus(
+        self, *, interval_s: float = 1.0, processes_interval_s: float = 2.0
+    ) -> AsyncGenerator[HostSample, None]:
+        """Yield samples; a ``nvidia-smi`` that hangs is told each interval."""
+        del processes_interval_s  # every second round
+        if "nvidia-smi" not in self._tools:
+            while True:
+                yield self._nothing(self._facts.nvml_error or "", ())
+                await self._clock.sleep(max(interval_s, 1.0))
+        known: tuple[GpuSample, ...] = ()
+        rounds = self._blocks(
+            "em_gpus",
+            interval=max(interval_s, 1.0),
+            gpu_fields=",".join(nvidia_smi.GPU_FIELDS),
+            process_fields=",".join(nvidia_smi.PROCESS_FIELDS),
+        )
+        asked_at = self._clock.monotonic()
+        async with aclosing(rounds):
+            pending = asyncio.ensure_future(anext(rounds))
+            try:
+                while True:
+                    await asyncio.wait([pending], timeout=max(interval_s, 1.0))
+                    silent_s = self._clock.monotonic() - asked_at
+                    if not pending.done():
+                        if silent_s > SILENT_S + interval_s:
+                            text = f"nvidia-smi has not answered for {silent_s:.0f} s"
+                            yield self._nothing(text, known)
+                        continue
+                    block = pending.result()
+                    asked_at = self._clock.monotonic()
+                    pending = asyncio.ensure_future(anext(rounds))
+                    sample, driver = values.sample_of(
+                        block, at=self._clock.wall(), before=known, runs=self._owners
+                    )
+                    if driver is not None and driver != self._facts.driver_version:
+                        self._facts = replace(self._facts, driver_version=driver)
+                    known = sample.gpus or known
+                    yield sample
+            except StopAsyncIteration:
+                raise LinkLostError(f"{self._transport.name}: nvidia-smi's loop ended") from None
+            finally:
+                pending.cancel()
+                await asyncio.gather(pending, return_exceptions=True)
+
+    async def watch_runs(self, *, interval_s: float = 0.2) -> AsyncGenerator[RunChanges, None]:
+        """Yield all runs, then those that changed; looked at each second at most."""
+        before: dict[str, RunStatus] | None = None
+        doubtful: set[str] = set()
+        blocks: list[str] = []
+        async with aclosing(self._blocks("em_runs", interval=max(interval_s, 1.0))) as stream:
+            async for block in stream:
+                if block.strip("\n") != f"{values.US}.":
+                    blocks.append(block)
+                    continue
+                found = {one.record.id: one for one in values.runs_of(blocks, self._boot_id)}
+                blocks = []
+                guessed = {
+                    name
+                    for name, one in found.items()
+                    if one.exit is not None and values.told_exit(one) is None
+                }
+                # Between a server's end and its record by the supervisor lies a moment.
+                for name in guessed - doubtful:
+                    if before is not None and name in before and before[name].exit is None:
+                        found[name] = replace(found[name], exit=None)
+                doubtful = guessed
+                self._owners = {
+                    process.pid: name for name, one in found.items() for process in one.processes
+                }
+                known = before or {}
+                changed = tuple(one for name, one in found.items() if known.get(name) != one)
+                gone = tuple(name for name in known if name not in found)
+                if before is None or changed or gone:
+                    yield changed, gone
+                before = found
+
+    async def start_run(self, request: RunRequest) -> RunRecord:
+        """Start a server; the kinds of ``AgentError`` are those of the agent."""
+        job = supervisor_job(request, self._boot_id)
+        answer = await self._ask("em_start", run_id=request.id, job=job)
+        _raise_for(answer, request.id)
+        record = values.runs_of([answer[1] + values.US * 5], self._boot_id)
+        if not record:
+            raise AgentError(f"the record of run {request.id} is damaged", kind="protocol")
+        if record[0].record.spawn_error:
+            raise AgentError(record[0].record.spawn_error, kind="spawn-failed")
+        return record[0].record
+
+    async def stop_run(self, run_id: str, *, grace_s: float) -> None:
+        """Begin to stop a run; ``RunStatus.stop`` tells how it goes."""
+        _raise_for(await self._ask("em_stop", run_id=run_id, job=stopper_job(grace_s)), run_id)
+
+    async def forget_run(self, run_id: str) -> None:
+        """Remove the records and the log of a run that has ended."""
+        _raise_for(await self._ask("em_forget", run_id=run_id), run_id)
+
+    async def follow_log(self, run_id: str, *, offset: int = 0) -> AsyncGenerator[LogChunk, None]:
+        """Yield the log's bytes from ``offset`` on, until the run has ended and all was read."""
+        async with self._logs:
+            process = await self._open("em_log", run_id=run_id, offset=offset)
+            reader = _Blocks(process)
+            try:
+                first = await reader.until_mark()
+                _raise_for([(first or "").strip("\n")], run_id)
+                while (head := await reader.until_mark()) is not None:
+                    start, length, restarted, ended = (int(word) for word in head.split())
+                    data = await reader.exactly(length)
+                    yield LogChunk(
+                        offset=start, data=data, restarted=restarted == 1, ended=ended == 1
+                    )
+                    if ended:
+                        return
+                raise LinkLostError(f"{self._transport.name}: the log of {run_id} ended early")
+            finally:
+                await process.close()
+
+    async def log_tail(self, run_id: str, *, lines: int) -> int:
+        """Return the offset at which the last ``lines`` lines of the log begin."""
+        (answer,) = await self._ask("em_tail", run_id=run_id, lines=lines)
+        if answer == "no-such-run":
+            _raise_for([answer], run_id)
+        size, tail = (int(word) for word in answer.split())
+        return size - tail
+
+    async def check_host(
+        self,
+        *,
+        paths: Sequence[str] = (),
+        port: int | None = None,
+        argv: Sequence[str] = (),
+        python: str | None = None,
+        package: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> HostCheck:
+        """Return what the host says of a launch's needs."""
+        answer = await self._ask(
+            "em_check",
+            more_env=env,
+            paths="\n".join(paths),
+            program=argv[0] if argv else "",
+            port_hex=f"{port:04X}" if port is not None else "",
+            python=python or "",
+            package=package or "",
+        )
+        return values.check_of(values.US.join(answer), port=port, package=package)
+
+    def run_program(
+        self,
+        source: bytes,
+        *,
+        argv: Sequence[str] = (),
+        input: object = None,  # noqa: A002 -- as the protocol calls it
+        python: str | None = None,
+    ) -> AsyncGenerator[Mapping[str, object], None]:
+        """Yield nothing and raise ``AgentError`` of kind ``no-python``: programs are Python."""
+        del source, argv, input, python
+        error = AgentError(
+            f"{self._transport.name} has no python3 to run this with",
+            kind="no-python",
+            hint="install python3 on the host, or set python = ... for it in hosts.toml",
+        )
+        return _refusing(error)
+
+    async def closed(self) -> str:
+        """Wait until the connection has ended and return why."""
+        lost = asyncio.ensure_future(self._transport.wait_closed())
+        try:
+            await asyncio.wait([lost, self._closed], return_when=asyncio.FIRST_COMPLETED)
+            return lost.result() if lost.done() else self._closed.result()
+        finally:
+            lost.cancel()
+
+    async def close(self) -> None:
+        """End the link; servers keep running, the transport stays open."""
+        if not self._closed.done():
+            self._closed.set_result(f"the link to {self._transport.name} was closed")
+
+    def _nothing(self, reason: str, known: Sequence[GpuSample]) -> HostSample:
+        return HostSample(
+            at=self._clock.wall(),
+            gpus=tuple(replace(gpu, error=reason) for gpu in nvidia_smi.carry_over(known, reason)),
+            driver_error=reason,
+            processes_known=False,
+        )
+
+    async def _ask(
+        self, call: str, *, more_env: Mapping[str, str] | None = None, **settings: str | float
+    ) -> list[str]:
+        done = await self._transport.run(
+            "exec sh -s",
+            stdin=script(call, env={**self._env, **(more_env or {})}, **settings),
+            timeout_s=LIMIT_S,
+        )
+        block, mark, _ = done.stdout.decode("utf-8", "replace").rpartition(_GS.decode())
+        if not mark:
+            said = done.stderr.decode("utf-8", "replace").strip()[-300:]
+            raise AgentError(f"{self._transport.name}: sh did not answer: {said}", kind="protocol")
+        return block.strip("\n").split(values.US)
+
+    async def _open(self, call: str, **settings: str | float) -> ByteProcess:
+        process = await self._transport.open_process("exec sh -s")
+        await process.write(script(call, env=self._env, **settings))
+        process.write_eof()
+        return process
+
+    async def _blocks(self, call: str, **settings: str | float) -> AsyncGenerator[str, None]:
+        process = await self._open(call, **settings)
+        reader = _Blocks(process)
+        try:
+            while (block := await reader.until_mark()) is not None:
+                yield block
+            said = process.stderr_tail()
+            raise LinkLostError(f"{self._transport.name}: {shlex.quote(call)} ended: {said}")
+        finally:
+            await process.close()
+
+
+class _Blocks:
+    """Cuts a process's output at its marks."""
+
+    def __init__(self, process: ByteProcess) -> None:
+        self._process = process
+        self._held = b""
+
+    async def until_mark(self) -> str | None:
+        """Return the text before the next mark; ``None`` at the end."""
+        while (place := self._held.find(_GS)) < 0:
+            if len(self._held) > _BLOCK_MOST_BYTES:
+                raise AgentError("the host's sh sent an endless block", kind="protocol")
+            data = await self._process.read(_READ_BYTES)
+            if not data:
+                return None
+            # Line feeds alone say that the link lives; they must not pile up.
+            self._held = (
+                (self._held + data).lstrip(b"\n")
+                if self._held.strip(b"\n") == b""
+                else (self._held + data)
+            )
+        block, self._held = self._held[:place], self._held[place + 1 :]
+        return block.decode("utf-8", "replace")
+
+    async def exactly(self, length: int) -> bytes:
+        """Return that many raw bytes."""
+        while len(self._held) < length:
+            data = await self._process.read(_READ_BYTES)
+            if not data:
+                raise LinkLostError("the connection ended in the middle of a log")
+            self._held += data
+        data, self._held = self._held[:length], self._held[length:]
+        return data
+
+
+async def _refusing(error: AgentError) -> AsyncGenerator[Mapping[str, object], None]:
+    for item in tuple[Mapping[str, object], ...]():
+        yield item
+    raise error
+
+
+def _raise_for(answer: Sequence[str], run_id: str) -> None:
+    kind = answer[0].strip()
+    messages = {
+        "run-exists": f"there is a run {run_id} already",
+        "no-such-run": f"there is no run {run_id}",
+        "still-running": f"run {run_id} has not ended; stop it first",
+        "state-not-writable": f"cannot make {answer[-1]}; make it writable or set XDG_STATE_HOME",
+        "spawn-failed": answer[-1],
+    }
+    if kind in messages:
+        raise AgentError(messages[kind], kind=kind)
+    if kind != "ok":
+        raise AgentError(f"the host's sh answered {kind[:80]!r}", kind="protocol")
