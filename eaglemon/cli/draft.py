@@ -8,13 +8,16 @@ from typing import Any, TypeVar
 import click
 
 from eaglemon.cli import diagnostics, output
-from eaglemon.cli.draft_text import check_lines, inspect_lines, search_lines
+from eaglemon.cli.draft_diagnose import diagnose_command
+from eaglemon.cli.draft_runs import examination
+from eaglemon.cli.draft_text import capture_lines, check_lines, inspect_lines, search_lines
 from eaglemon.cli.invocation import json_option
 from eaglemon.core.problems import errors_among
 from eaglemon.core.wiring import TargetShape
 from eaglemon.draft.checkpoint import open_checkpoint, read_json
-from eaglemon.draft.inspect import inspect, read_token_counts
+from eaglemon.draft.inspect import configured_slots, inspect, read_token_counts
 from eaglemon.draft.layout import target_body, target_shape
+from eaglemon.draft.prompts import read_prompts
 from eaglemon.draft.repair import Repair, carry_out, plan_layers, plan_permutation, undo
 from eaglemon.engines.wiring import WIRING, wiring_of
 from eaglemon.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
@@ -24,7 +27,7 @@ _FOLDER = click.Path(path_type=Path)
 _ASSUMED_LAYERS = 10_000
 
 
-class NumbersType(click.ParamType[tuple[int, ...]]):
+class SlotsType(click.ParamType[tuple[int, ...]]):
     """Whole numbers from ``0,2,4``."""
 
     name = "numbers"
@@ -41,12 +44,20 @@ class NumbersType(click.ParamType[tuple[int, ...]]):
             self.fail(f"{value!r} is no list of numbers; write 0,2,4", param, ctx)
 
 
-NUMBERS = NumbersType()
+SLOTS = SlotsType()
 
 
 def _pickle_option(command: Command) -> Command:
     return click.option(
         "--trust-pickle", is_flag=True, help="Read pickles (tensors only) where there are any."
+    )(command)
+
+
+def _python_option(command: Command) -> Command:
+    return click.option(
+        "--python",
+        metavar="PATH",
+        help="Compute in this Python, which has what is needed, such as an engine's own.",
     )(command)
 
 
@@ -105,7 +116,7 @@ def inspect_command(
 @click.option(
     "--hs",
     "wirings",
-    type=NUMBERS,
+    type=SLOTS,
     multiple=True,
     metavar="2,4,5",
     help="Layers to feed, 0 the embedding; repeatable. By default those that engines capture.",
@@ -126,19 +137,23 @@ def inspect_command(
 @click.option("--device", default="cpu", show_default=True, help="cpu, or cuda.")
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads; torch's choice if unset.")
 @click.option("--max-tokens", type=click.IntRange(min=16), default=8192, show_default=True)
+@_python_option
 @_pickle_option
 @json_option
 def check_command(
-    *, folder: Path, target: Path, hidden: Path, as_json: bool, **options: Any
+    *,
+    folder: Path,
+    target: Path,
+    hidden: Path,
+    python: str | None,
+    as_json: bool,
+    **options: Any,
 ) -> int:
     """Run the draft DIR offline over hidden states, and search the layers it was trained on.
 
-    Exits with 1 when the configured layers are not those it was trained on.
+    Exits with 1 when no engine's configured layers are those it was trained on.
     """
-    # torch is loaded here, so that --help and inspect stay light and need no extra.
-    from eaglemon.draft.examine import configured_slots, examine  # noqa: PLC0415
-
-    found = examine(folder, target, hidden, **options)
+    found = examination(folder, target, hidden, python=python, **options)
     if as_json:
         output.write_document("draft", {"checks": found.checks, "search": found.search})
     else:
@@ -152,10 +167,67 @@ def check_command(
     return EXIT_OK if best.slots in configured_slots(folder, target) else EXIT_FAILED
 
 
+@command.command(name="capture")
+@click.option("--target", type=_FOLDER, required=True, help="Folder of the target.")
+@click.option(
+    "--prompts",
+    "prompts_file",
+    type=_FOLDER,
+    required=True,
+    metavar="FILE",
+    help='JSON lines with "text", or plain lines.',
+)
+@click.option("-o", "--output", "out", type=_FOLDER, required=True, metavar="FILE")
+@click.option("--max-prompts", type=click.IntRange(min=1), default=32, show_default=True)
+@click.option("--new-tokens", type=click.IntRange(min=8), default=192, show_default=True)
+@click.option("--layers", type=SLOTS, default=(), metavar="0,2,4", help="All likely if unset.")
+@click.option("--chat", is_flag=True, help="Put prompts into the target's chat template.")
+@click.option(
+    "--dtype", type=click.Choice(["float32", "bfloat16"]), default="bfloat16", show_default=True
+)
+@click.option("--device", default="cpu", show_default=True, help="cpu, or cuda.")
+@click.option("--threads", type=click.IntRange(min=1), help="CPU threads; torch's choice if unset.")
+@_python_option
+@json_option
+def capture_command(
+    *,
+    target: Path,
+    prompts_file: Path,
+    out: Path,
+    max_prompts: int,
+    python: str | None,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Write a target's hidden states over its own greedy continuation of prompts.
+
+    Needs transformers, here or in the Python that --python names.
+    """
+    prompts = read_prompts(prompts_file, max_prompts)
+    if python is not None:
+        # Each of these loads torch or much else, which --help must not wait for.
+        from eaglemon.draft.elsewhere import capture_with  # noqa: PLC0415
+
+        places = {"target": str(target.resolve()), "out": str(out.resolve())}
+        found = capture_with(python, {**places, "prompts": prompts, **options})
+    else:
+        from eaglemon.draft.capture import capture  # noqa: PLC0415
+
+        found = capture(target, prompts, out, **options)
+    if as_json:
+        output.write_document("draft", {"captured": found})
+    else:
+        output.write_lines(capture_lines(found))
+    return EXIT_OK
+
+
+command.add_command(diagnose_command)
+
+
 @command.command(name="set-layers")
 @click.argument("folder", type=_FOLDER, metavar="DIR")
 @click.option(
-    "--hs", "slots", type=NUMBERS, required=True, metavar="0,2,4", help="Layers, 0 the embedding."
+    "--hs", "slots", type=SLOTS, required=True, metavar="0,2,4", help="Layers, 0 the embedding."
 )
 @click.option("--engine", type=click.Choice(sorted(WIRING)), required=True)
 @click.option("--engine-version", metavar="VERSION", help="All known releases if unset.")
@@ -197,7 +269,7 @@ def set_layers(
 @click.option(
     "--permute",
     "order",
-    type=NUMBERS,
+    type=SLOTS,
     required=True,
     metavar="2,0,1",
     help="Old slot for each new slot of fc.",

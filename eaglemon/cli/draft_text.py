@@ -1,7 +1,8 @@
 """What the draft doctor found, as text."""
 
 from eaglemon.cli.tables import Row, columns
-from eaglemon.core.draft_views import CheckView, InspectView, SearchView
+from eaglemon.core.draft_verdict import DraftDiagnosis
+from eaglemon.core.draft_views import Captured, CheckView, InspectView, SearchView
 from eaglemon.core.units import UNKNOWN, count, length, memory, percent
 
 _SHOWN_OTHERS = 5
@@ -91,6 +92,34 @@ def search_lines(view: SearchView) -> list[str]:
         *columns(table, right=frozenset({1, 2, 3})),
         f"{view.tried} wirings tried on {view.positions} positions in {view.seconds:.1f} s",
     ]
+
+
+def diagnosis_lines(view: DraftDiagnosis) -> list[str]:
+    """Return the verdict, the wiring, the steps offline and served, and the fix."""
+    certain = "" if view.certain else " (to be confirmed)"
+    lines = [f"{view.verdict}: {view.sentence}{certain}"]
+    lines += [f"  because {line}" for line in view.evidence]
+    table: list[Row] = [("STEP", "OFFLINE, AS TRAINED", "OFFLINE, AS SERVED", "SERVED")]
+    known = (view.offline, view.offline_as_served, view.served)
+    for step in range(max(len(survival) for survival in known)):
+        cells = [percent(s[step]) if step < len(s) else UNKNOWN for s in known]
+        table.append((str(step + 1), *cells))
+    if len(table) > 1:
+        lines += ["", *columns(table, right=frozenset({0, 1, 2, 3}))]
+    if view.fixes:
+        lines += ["", *(f"fix: {fix}" for fix in view.fixes)]
+    return lines
+
+
+def capture_lines(view: Captured) -> list[str]:
+    """Return what a capture wrote."""
+    rows: list[Row] = [
+        ("written", f"{view.path}, {memory(view.size_bytes)}"),
+        ("text", f"{count(view.tokens)} tokens in {view.sequences} sequences"),
+        ("counting", f"{count(view.scored)} positions of the continuation"),
+        ("layers", f"hs {list(view.layers)}"),
+    ]
+    return columns(rows)
 
 
 def _share(value: float | None, error: float | None) -> str:

@@ -95,11 +95,11 @@ class Scored:
 
     hypothesis: Hypothesis
     accuracy: float
-    log_likelihood: float
-    """Mean log probability (nats, cut at -12) of the expected tokens in the draft's vocabulary."""
+    reciprocal_rank: float
+    """Mean of 1 / rank of the expected token among the draft's choices; 0 where it knows it not."""
     behind_se: float | None = None
-    """Standard errors by which it is behind the best one, paired by position, over blocks of
-    positions; ``None`` for the best."""
+    """Standard errors by which it is behind the best one, paired, over blocks of positions; in log
+    likelihood where the settings are the same, else in reciprocal rank. ``None`` for the best."""
     behind_accuracy_se: float | None = None
     """The same for accuracy (McNemar)."""
 
@@ -112,9 +112,10 @@ class SearchView:
     others: tuple[Scored, ...]
     """The nearest others, best first."""
     margin_se: float | None
-    """Standard errors between the best and the nearest hypothesis with other slots."""
+    """Standard errors between the best and the nearest hypothesis with other slots, with the same
+    settings."""
     settings_margin_se: float | None
-    """The same among hypotheses with these slots and other settings (norms, shifts, d2t)."""
+    """The same to the nearest hypothesis with other settings (norms, shifts, d2t)."""
     slots: tuple[int, ...] | None
     """``hs`` indexes of the best; ``None`` where the file does not tell layers."""
     tried: int
@@ -155,3 +156,27 @@ class InspectView:
     captures: tuple[Capture, ...] = ()
     """What each engine and version captures."""
     problems: tuple[Problem, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """What an examination found."""
+
+    checks: tuple[CheckView, ...]
+    """The wirings asked for, or the configured ones; the best one first where it was searched."""
+    search: SearchView | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Captured:
+    """What a capture wrote."""
+
+    path: str
+    sequences: int
+    tokens: int
+    """Prompt and continuation."""
+    scored: int
+    """Positions whose next token is part of the continuation."""
+    layers: tuple[int, ...]
+    """``hs`` indexes in the file."""
+    size_bytes: int

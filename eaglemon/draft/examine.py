@@ -4,31 +4,20 @@ The same call serves the command line and a server's own Python on a GPU host.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from eaglemon.core.draft_views import CheckView, SearchView
+from eaglemon.core.draft_views import Examination
 from eaglemon.draft.check import check
-from eaglemon.draft.checkpoint import open_checkpoint, read_json
+from eaglemon.draft.checkpoint import open_checkpoint
 from eaglemon.draft.hidden import DEFAULT_MAX_TOKENS, read_records
-from eaglemon.draft.layout import target_body, target_shape
+from eaglemon.draft.inspect import configured_slots
 from eaglemon.draft.model import load_draft
 from eaglemon.draft.passages import TARGET, prepare
 from eaglemon.draft.search import adjusted, search
 from eaglemon.draft.torch_lib import torch, use_threads
-from eaglemon.engines.wiring import WIRING
 from eaglemon.errors import UsageError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examination:
-    """What an examination found."""
-
-    checks: tuple[CheckView, ...]
-    """The wirings asked for, or the configured ones; the best one first where it was searched."""
-    search: SearchView | None
 
 
 def examine(
@@ -85,17 +74,3 @@ def examine(
         used = adjusted(model, found.best.hypothesis) if found is not None and best else model
         checks.append(check(used, material, wiring, steps=steps))
     return Examination(checks=tuple(checks), search=found)
-
-
-def configured_slots(draft_folder: Path, target_folder: Path) -> tuple[tuple[int, ...], ...]:
-    """Return what the known engines would capture for a draft's configuration, each once."""
-    config = read_json(draft_folder / "config.json")
-    shape = target_shape(target_body(read_json(target_folder / "config.json")))
-    slots = [
-        capture.slots
-        for rules in WIRING.values()
-        if shape is not None
-        for capture in rules.captures(config, shape)
-        if capture.slots
-    ]
-    return tuple(dict.fromkeys(slots))

@@ -1,7 +1,8 @@
 """Files of captured hidden states, in the four forms that trainers and ``capture`` write.
 
 * plain safetensors: ``input_ids`` [B, T], ``hidden_states`` [B, L+1, T, H], slot 0 the embedding;
-  optional ``loss_mask`` [B, T];
+  optional ``loss_mask`` [B, T], ``lengths`` [B] of padded sequences, ``layers`` [S] where only some
+  layers are held, in place of L+1;
 * speculators ``hs_*.safetensors``: ``token_ids`` [T], ``hidden_states`` [T, A+1, H], the last
   before the final norm;
 * SpecForge ``.ckpt`` (pickles): ``input_ids`` [T], ``loss_mask`` [T], ``aux_hidden_state``
@@ -149,9 +150,14 @@ def _plain(
             f"{path}: input_ids is {list(shape)} and hidden_states {list(hidden.shape)}",
             hint="expected [B, T] and [B, L+1, T, H]",
         )
+    layers = file.integers("layers") if "layers" in file.tensors else list(range(slots))
+    lengths = file.integers("lengths") if "lengths" in file.tensors else [length] * batch
+    if len(layers) != slots or len(lengths) != batch or max(lengths) > length:
+        raise ConfigError(f"{path}: layers or lengths do not fit hidden_states")
+    wanted = set(candidates(max(layers) + 1, keep))
     left = max_tokens
     for row in range(batch):
-        taken = min(length, left)
+        taken = min(lengths[row], left)
         if taken < 4:
             return
         left -= taken
@@ -160,13 +166,14 @@ def _plain(
         if "loss_mask" in file.tensors:
             mask = read_tensor(file, "loss_mask", start=row, stop=row + 1)[0, :taken].bool()
         features = {
-            f"hs[{slot}]": _span(hidden, (row * slots + slot) * length * width, taken, width)
-            for slot in candidates(slots, keep)
+            f"hs[{layer}]": _span(hidden, (row * slots + slot) * length * width, taken, width)
+            for slot, layer in enumerate(layers)
+            if layer in wanted
         }
         yield Record(
             ids=ids,
             features=features,
-            last=features[f"hs[{slots - 1}]"],
+            last=features[f"hs[{max(layers)}]"],
             last_normed=None,
             mask=mask,
         )

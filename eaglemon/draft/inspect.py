@@ -107,6 +107,20 @@ def inspect(
     )
 
 
+def configured_slots(draft_folder: Path, target_folder: Path) -> tuple[tuple[int, ...], ...]:
+    """Return what the known engines would capture for a draft's configuration, each once."""
+    config = read_json(draft_folder / "config.json")
+    shape = target_shape(target_body(read_json(target_folder / "config.json")))
+    slots = [
+        capture.slots
+        for rules in WIRING.values()
+        if shape is not None
+        for capture in rules.captures(config, shape)
+        if capture.slots
+    ]
+    return tuple(dict.fromkeys(slots))
+
+
 def roles_name(name: str) -> str:
     """Return a tensor's role from its name in the file."""
     return next(iter(roles_of([name])))

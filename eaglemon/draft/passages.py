@@ -21,6 +21,7 @@ TEXT = "text"
 """Expect the token that follows in the text."""
 _HEAD_ROWS = 16384
 _TRUSTED_AGREEMENT = 0.5
+_USABLE_AGREEMENT = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +102,9 @@ def prepare(
                 f"the target predicts only {agreement:.0%} of this text from the last layer "
                 "captured: is it the target's own continuation, and the last layer?"
             )
+        if agreement < _USABLE_AGREEMENT:
+            notes.append("so the text itself is what is expected")
+            expected = TEXT
     passages = []
     for number, record in enumerate(records):
         features = {

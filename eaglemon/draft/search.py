@@ -2,7 +2,11 @@
 
 ``fc`` is linear, so each (slot, feature) pair is projected once and a wiring is a sum of
 projections; trying one costs one decoder layer. From a few likely starts, one choice is changed at
-a time while that makes the expected tokens likelier. Hypotheses are compared position by position.
+a time while that brings the expected tokens nearer to the first place: the mean reciprocal rank is
+smoother than accuracy, and unlike likelihood the same for every scale of the logits, which wrong
+norms change. Between wirings of the same settings the scale is the same, so their distance is
+measured in log likelihood, which tells more from as many tokens. All differences are paired by
+position.
 """
 
 import math
@@ -35,14 +39,17 @@ _TOGGLES = ("norm_before_residual", "fc_norm", "norm_before_fc")
 class _Outcome:
     """Position by position, in blocks: [blocks] each."""
 
+    rank: torch.Tensor
+    """Sums of reciprocal ranks."""
     likelihood: torch.Tensor
+    """Sums of log probabilities, cut at ``_FLOOR``."""
     right: torch.Tensor
     size: torch.Tensor
     """Positions in each block."""
 
     @property
     def mean(self) -> float:
-        return float(self.likelihood.sum() / self.size.sum())
+        return float(self.rank.sum() / self.size.sum())
 
     @property
     def accuracy(self) -> float:
@@ -52,7 +59,7 @@ class _Outcome:
 def search(
     model: DraftModel, material: Material, *, starts: Sequence[Sequence[str]] = ()
 ) -> SearchView:
-    """Find the hypothesis under which the expected tokens are likeliest in the first draft step.
+    """Find the hypothesis that puts the expected tokens foremost in the first draft step.
 
     ``starts`` are wirings to begin with besides the usual ones, such as the configured ones.
     Raises ``ConfigError`` where there is nothing to choose from.
@@ -77,9 +84,11 @@ def search(
     return SearchView(
         best=scored[0],
         others=tuple(scored[1:]),
-        margin_se=_margin(other for other in scored if other.hypothesis.wiring != best.wiring),
+        margin_se=_margin(
+            other for other in scored if replace(other.hypothesis, wiring=best.wiring) == best
+        ),
         settings_margin_se=_margin(
-            other for other in scored if other.hypothesis.wiring == best.wiring
+            other for other in scored if replace(other.hypothesis, wiring=best.wiring) != best
         ),
         slots=_slots(best.wiring),
         tried=len(few.seen),
@@ -113,6 +122,7 @@ class _Trial:
         ids = target_ids(model)
         if hypothesis.absolute_ids:
             ids = model.offsets
+        ranks: list[torch.Tensor] = []
         likelihoods: list[torch.Tensor] = []
         rights: list[torch.Tensor] = []
         sizes: list[torch.Tensor] = []
@@ -128,17 +138,21 @@ class _Trial:
                 Chain(keys=[], values=[]),
                 swapped=hypothesis.halves_swapped,
             )
-            scores = logits(model, out)[0].float().log_softmax(-1)
-            likelihood, right = _against(scores, ids, ahead(passage.expected, 1))
+            scores = logits(model, out)[0].float()
+            rank, likelihood, right = _against(scores, ids, ahead(passage.expected, 1))
             # The ends are left out: shifted hypotheses have no true neighbours there.
             here = ahead(passage.scored, 1).clone()
             here[:2] = False
             here[-3:] = False
             likelihoods.append(_blocks(torch.where(here, likelihood, 0.0)))
+            ranks.append(_blocks(torch.where(here, rank, 0.0)))
             rights.append(_blocks(torch.where(here, right, 0.0)))
             sizes.append(_blocks(here.float()))
         return _Outcome(
-            likelihood=torch.cat(likelihoods), right=torch.cat(rights), size=torch.cat(sizes)
+            rank=torch.cat(ranks),
+            likelihood=torch.cat(likelihoods),
+            right=torch.cat(rights),
+            size=torch.cat(sizes),
         )
 
     def _joined(
@@ -187,16 +201,24 @@ def _project(model: DraftModel, slot: int, feature: torch.Tensor) -> torch.Tenso
 
 def _against(
     scores: torch.Tensor, ids: torch.Tensor, expected: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return log probability of the expected tokens and whether they are the first choice."""
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return reciprocal rank and log probability of the expected tokens, and which are first.
+
+    Tokens that the draft does not know have the reciprocal rank 0.
+    """
     size = max(int(ids.max()), int(expected.max())) + 1
     places = torch.full((max(size, 1),), -1, dtype=torch.int64, device=ids.device)
     valid = ids >= 0
     places[ids[valid]] = torch.arange(ids.numel(), device=ids.device)[valid]
     place = places[expected]
-    likelihood = scores.gather(-1, place.clamp(min=0)[:, None])[:, 0]
-    likelihood = torch.where(place >= 0, likelihood, _FLOOR).clamp(min=_FLOOR)
-    return likelihood, (scores.argmax(-1) == place).float()
+    own = scores.gather(-1, place.clamp(min=0)[:, None])
+    rank = 1.0 / (1 + (scores > own).sum(-1))
+    likelihood = (own[:, 0] - scores.logsumexp(-1)).clamp(min=_FLOOR)
+    return (
+        torch.where(place >= 0, rank, 0.0),
+        torch.where(place >= 0, likelihood, _FLOOR),
+        (scores.argmax(-1) == place).float(),
+    )
 
 
 def _climb(trial: _Trial, start: Hypothesis) -> Hypothesis:
@@ -326,11 +348,14 @@ def _blocks(values: torch.Tensor) -> torch.Tensor:
 def _scored(trial: _Trial, item: Hypothesis, best: Hypothesis) -> Scored:
     mine, top = trial.outcome(item), trial.outcome(best)
     same = item == best
+    # Likelihoods of models with other norms are of another scale.
+    comparable = replace(item, wiring=best.wiring) == best
+    difference = top.likelihood - mine.likelihood if comparable else top.rank - mine.rank
     return Scored(
         hypothesis=item,
         accuracy=mine.accuracy,
-        log_likelihood=mine.mean,
-        behind_se=None if same else _paired(top.likelihood - mine.likelihood, top.size),
+        reciprocal_rank=mine.mean,
+        behind_se=None if same else _paired(difference, top.size),
         behind_accuracy_se=None if same else _paired(top.right - mine.right, top.size),
     )
 

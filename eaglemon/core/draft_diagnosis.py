@@ -1,0 +1,331 @@
+"""Why a draft is slow: one verdict from the served figures, the offline ones and the rules.
+
+The order of the questions is that of their certainty: a wrong algorithm and a wrong wiring explain
+everything after them, and overhead is blamed only where the draft does what it can.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eaglemon.core.draft_verdict import DraftDiagnosis, DraftEvidence, DraftVerdict
+from eaglemon.core.draft_views import CheckView, SearchView
+from eaglemon.core.problems import Problem, Severity
+from eaglemon.core.wiring import Capture
+
+SAME_STEP = 0.08
+"""Served and offline acceptance of the first step differ by less on the same kind of text."""
+LOW_COVERAGE = 0.93
+_USELESS_FIRST, _USELESS_SECOND = 0.15, 0.02
+_COLLAPSE = 0.6
+_WEAK_LENGTH = 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Finding:
+    verdict: DraftVerdict
+    sentence: str
+    evidence: tuple[str, ...] = ()
+    fixes: tuple[str, ...] = ()
+    certain: bool = True
+
+
+def diagnose_draft(known: DraftEvidence) -> DraftDiagnosis:
+    """Return the first of the questions that has an answer, with all figures that bear on it."""
+    capture = _capture_in_use(known)
+    right, as_served = _offline(known, capture)
+    overhead = _overhead(known)
+    finding = (
+        _algorithm(known)
+        or _wiring(known, capture, right, as_served)
+        or _vocabulary(known, right)
+        or _recurrence(known, right)
+        or _context(known)
+        or _useless(known)
+        or _speed(known, right, overhead)
+    )
+    trained = known.search.slots if known.search and known.search.decided else None
+    return DraftDiagnosis(
+        verdict=finding.verdict,
+        sentence=finding.sentence,
+        evidence=finding.evidence,
+        fixes=finding.fixes,
+        certain=finding.certain,
+        captured=capture.slots if capture else None,
+        trained=trained,
+        target_layers=known.inspect.target_layers,
+        offline=right.survival if right else (),
+        offline_as_served=as_served.survival if as_served else (),
+        served=known.served.survival if known.served else (),
+        overhead=overhead,
+        accept_length=known.served.accept_length if known.served else None,
+        available_length=right.accept_length if right else None,
+    )
+
+
+def _capture_in_use(known: DraftEvidence) -> Capture | None:
+    """Return the variant whose offline figures are nearest to the served ones, else the first."""
+    served = known.served
+    if served is None or not served.survival:
+        return known.captures[0] if known.captures else None
+    first = served.survival[0]
+
+    def distance(capture: Capture) -> float:
+        view = _check_of(known.checks, capture.slots)
+        return abs(view.survival[0] - first) if view else 1.0
+
+    return min(known.captures, key=distance, default=None)
+
+
+def _check_of(checks: Sequence[CheckView], slots: Sequence[int] | None) -> CheckView | None:
+    wiring = tuple(f"hs[{slot}]" for slot in slots or ())
+    return next((view for view in checks if view.wiring == wiring), None)
+
+
+def _offline(
+    known: DraftEvidence, capture: Capture | None
+) -> tuple[CheckView | None, CheckView | None]:
+    """Return the figures with the trained layers, and with those that are handed over."""
+    as_served = _check_of(known.checks, capture.slots) if capture else None
+    if known.search is None:
+        return as_served, as_served
+    wiring = known.search.best.hypothesis.wiring
+    return next((view for view in known.checks if view.wiring == wiring), None), as_served
+
+
+def _overhead(known: DraftEvidence) -> float | None:
+    served = known.served
+    if served is None or not served.tok_s or not known.baseline_tok_s:
+        return None
+    if served.accept_length is None:
+        return None
+    return served.accept_length * known.baseline_tok_s / served.tok_s
+
+
+def _algorithm(known: DraftEvidence) -> _Finding | None:
+    if known.algorithm is None or "eagle3" not in known.inspect.architecture.lower():
+        return None
+    if known.algorithm.upper() == "EAGLE3":
+        return None
+    served = known.served.accept_length if known.served else None
+    return _Finding(
+        verdict=DraftVerdict.ALGORITHM,
+        sentence=f"an EAGLE-3 draft is served with the algorithm {known.algorithm}",
+        evidence=(
+            f"the draft is a {known.inspect.architecture}",
+            "its fc is skipped without an error, and nothing is accepted",
+            *([] if served is None else [f"served accept length {served:.2f}"]),
+        ),
+        fixes=("set speculation.algorithm = EAGLE3 in the profile and restart",),
+    )
+
+
+def _wiring(
+    known: DraftEvidence,
+    capture: Capture | None,
+    right: CheckView | None,
+    as_served: CheckView | None,
+) -> _Finding | None:
+    search = known.search
+    if capture is not None and capture.crash:
+        return _Finding(
+            verdict=DraftVerdict.WIRING,
+            sentence=f"{capture.name} cannot serve these layer ids: {capture.crash}",
+            evidence=(f"ids from {capture.key or 'defaults'}",),
+            fixes=_wiring_fixes(known),
+        )
+    if search is None or search.slots is None or capture is None or capture.slots is None:
+        return None
+    if capture.slots == search.slots:
+        return None
+    evidence = [
+        f"{capture.name} takes {list(capture.slots)} from {capture.key or 'its defaults'}",
+        f"offline the draft fits {list(search.slots)}, {_margin(search)} ahead of other layers",
+    ]
+    if right is not None and as_served is not None:
+        evidence.append(
+            f"offline accept length {right.accept_length:.2f} with them, "
+            f"{as_served.accept_length:.2f} with the layers served"
+        )
+    if known.served is not None and known.served.accept_length is not None:
+        evidence.append(f"served accept length {known.served.accept_length:.2f}")
+    return _Finding(
+        verdict=DraftVerdict.WIRING,
+        sentence=f"layers wired as {list(capture.slots)} but trained on {list(search.slots)}",
+        evidence=tuple(evidence),
+        fixes=_wiring_fixes(known),
+        certain=search.decided,
+    )
+
+
+def _margin(search: SearchView) -> str:
+    return "?" if search.margin_se is None else f"{search.margin_se:.1f} standard errors"
+
+
+def _wiring_fixes(known: DraftEvidence) -> tuple[str, ...]:
+    change = known.change
+    if change is None:
+        return ("run 'eaglemon draft check' to find the layers it was trained on",)
+    if change.ids is None:
+        return (
+            "this engine and version cannot capture these layers",
+            *change.warnings,
+        )
+    written = f"{known.set_layers} (writes {list(change.ids)} to {change.key})"
+    return (written, *change.warnings, "restart the server and probe it")
+
+
+def _vocabulary(known: DraftEvidence, right: CheckView | None) -> _Finding | None:
+    search = known.search
+    faults = [p for p in known.inspect.problems if p.slug == "vocabulary"]
+    if search is not None and search.best.hypothesis.absolute_ids:
+        return _Finding(
+            verdict=DraftVerdict.VOCABULARY,
+            sentence="d2t holds absolute target ids, engines read offsets",
+            evidence=("offline the draft fits only with d2t read as absolute ids",),
+            fixes=("save d2t as target id - draft id",),
+        )
+    if faults:
+        return _Finding(
+            verdict=DraftVerdict.VOCABULARY,
+            sentence=f"the draft's vocabulary is broken: {faults[0].where} {faults[0].message}",
+            evidence=tuple(str(fault) for fault in faults),
+            fixes=("save d2t and t2d with the draft again",),
+        )
+    coverage = known.inspect.coverage
+    if coverage is None and right is not None:
+        coverage = right.coverage
+    if coverage is not None and coverage < LOW_COVERAGE:
+        return _Finding(
+            verdict=DraftVerdict.VOCABULARY,
+            sentence=f"the draft's vocabulary covers only {coverage:.1%} of this text",
+            evidence=("tokens it does not know are never accepted",),
+            fixes=("retrain with a vocabulary counted on such text",),
+        )
+    return None
+
+
+def _recurrence(known: DraftEvidence, right: CheckView | None) -> _Finding | None:
+    served = known.served
+    if served is None or right is None or len(served.survival) < 2 or len(right.survival) < 2:
+        return None
+    if abs(served.survival[0] - right.survival[0]) > SAME_STEP or served.survival[0] <= 0:
+        return None
+    second = served.survival[1] / served.survival[0]
+    expected = right.steps[1].conditional
+    if expected is None or second >= _COLLAPSE * expected:
+        return None
+    flags = [p for p in known.inspect.problems if p.slug in {"norm-output-recurrence", "norm-flag"}]
+    return _Finding(
+        verdict=DraftVerdict.RECURRENCE,
+        sentence="the first step is as offline, the later ones collapse: recurrence mismatch",
+        evidence=(
+            f"first step {served.survival[0]:.2f} served, {right.survival[0]:.2f} offline",
+            f"second after first {second:.2f} served, {expected:.2f} offline",
+            *(str(problem) for problem in flags),
+        ),
+        fixes=(
+            "check norm_output, norm_before_residual and the RoPE positions of later steps",
+            "try without the draft's CUDA graph",
+        ),
+        certain=False,
+    )
+
+
+def _context(known: DraftEvidence) -> _Finding | None:
+    short = [p for p in known.inspect.problems if p.slug == "draft-context"]
+    limit, longest = known.inspect.max_positions, None
+    if known.served is not None:
+        longest = known.served.longest_prompt_tokens
+    if not short or limit is None or longest is None or longest <= limit:
+        return None
+    return _Finding(
+        verdict=DraftVerdict.CONTEXT,
+        sentence=f"prompts of {longest:,} tokens reach beyond the draft's {limit:,} positions",
+        evidence=tuple(str(problem) for problem in short),
+        fixes=(f"limit the context to {limit:,}, or use a draft trained for more",),
+        certain=False,
+    )
+
+
+def _useless(known: DraftEvidence) -> _Finding | None:
+    served = known.served
+    if served is None or known.search is not None or not served.survival:
+        return None
+    second = served.survival[1] if len(served.survival) > 1 else 0.0
+    if served.survival[0] >= _USELESS_FIRST or second >= _USELESS_SECOND:
+        return None
+    return _Finding(
+        verdict=DraftVerdict.WIRING,
+        sentence="almost nothing is accepted: the draft is fed what it was not trained on",
+        evidence=(f"first step {served.survival[0]:.2f}, second {second:.2f} served",),
+        fixes=("capture hidden states and run 'eaglemon draft check' to find the layers",),
+        certain=False,
+    )
+
+
+def _speed(known: DraftEvidence, right: CheckView | None, overhead: float | None) -> _Finding:
+    served = known.served
+    length = served.accept_length if served else None
+    available = right.accept_length if right else None
+    evidence = []
+    if length is not None:
+        evidence.append(f"served accept length {length:.2f}")
+    if available is not None:
+        evidence.append(f"offline accept length {available:.2f}")
+    if overhead is not None:
+        evidence.append(f"a round costs {overhead:.2f} decoding steps: break-even {overhead:.2f}")
+    reached = length if length is not None else available
+    needed = overhead if overhead is not None else _WEAK_LENGTH
+    told = tuple(evidence)
+    if reached is None:
+        return _undecided(known, told)
+    best = max(value for value in (length, available) if value is not None)
+    if overhead is not None and length is not None and length < overhead <= best * 1.15:
+        return _Finding(
+            verdict=DraftVerdict.OVERHEAD,
+            sentence=f"the draft is as good as offline, but break-even is {overhead:.2f} and it "
+            f"has {length:.2f}",
+            evidence=told,
+            fixes=("draft fewer tokens, use top-k 1 and CUDA graphs, or smaller batches",),
+        )
+    if reached < needed:
+        needs = "break-even" if overhead is not None else "use"
+        return _Finding(
+            verdict=DraftVerdict.WEAK,
+            sentence=f"the draft is weak: accept length {reached:.2f}, {needs} needs {needed:.2f}",
+            evidence=told,
+            fixes=("train it longer, on the target's own answers to such prompts",),
+            certain=available is not None,
+        )
+    if overhead is None and length is None:
+        return _Finding(
+            verdict=DraftVerdict.FINE,
+            sentence=f"nothing wrong found offline: {reached:.2f} tokens a step are available",
+            evidence=told,
+            fixes=("probe the server to compare",),
+            certain=False,
+        )
+    return _Finding(
+        verdict=DraftVerdict.FINE,
+        sentence=f"nothing wrong found: accept length {reached:.2f}",
+        evidence=told,
+        certain=overhead is not None,
+    )
+
+
+def _undecided(known: DraftEvidence, told: tuple[str, ...]) -> _Finding:
+    errors: list[Problem] = [p for p in known.inspect.problems if p.severity is Severity.ERROR]
+    if errors:
+        return _Finding(
+            verdict=DraftVerdict.UNKNOWN,
+            sentence=f"the draft's files are wrong: {errors[0]}",
+            evidence=(*told, *(str(error) for error in errors)),
+            fixes=("repair the files first",),
+        )
+    return _Finding(
+        verdict=DraftVerdict.UNKNOWN,
+        sentence="not enough is known",
+        evidence=told,
+        fixes=("probe the server, or give hidden states with --hidden",),
+        certain=False,
+    )

@@ -1,0 +1,81 @@
+"""A draft's diagnosis as values: what is known, and the verdict that a screen shows."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from eaglemon.core.draft_views import CheckView, InspectView, SearchView
+from eaglemon.core.wiring import Capture, ConfigChange
+
+
+class DraftVerdict(StrEnum):
+    """What is wrong, if anything."""
+
+    ALGORITHM = "wrong-algorithm"
+    WIRING = "wiring"
+    VOCABULARY = "vocabulary"
+    RECURRENCE = "recurrence"
+    CONTEXT = "rope-or-context"
+    OVERHEAD = "overhead"
+    WEAK = "weak-draft"
+    FINE = "fine"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedFigures:
+    """What a server achieved."""
+
+    accept_length: float | None
+    """Tokens per verify step, the bonus token included."""
+    survival: tuple[float, ...] = ()
+    """Share of verify steps in which the first i+1 drafts were accepted."""
+    tok_s: float | None = None
+    """Per request, while decoding."""
+    source: str = ""
+    longest_prompt_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftEvidence:
+    """All that is known of a draft and its server."""
+
+    algorithm: str | None = None
+    inspect: InspectView
+    captures: tuple[Capture, ...] = ()
+    """Of the engine and version that serves it."""
+    checks: tuple[CheckView, ...] = ()
+    search: SearchView | None = None
+    served: ServedFigures | None = None
+    baseline_tok_s: float | None = None
+    """The same figure without speculation."""
+    change: ConfigChange | None = None
+    """What the search's layers would be in this engine's configuration."""
+    set_layers: str = ""
+    """Command that writes that change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftDiagnosis:
+    """The verdict with its evidence and fix: what a screen or a document shows."""
+
+    verdict: DraftVerdict
+    sentence: str
+    evidence: tuple[str, ...] = ()
+    fixes: tuple[str, ...] = ()
+    certain: bool = True
+    """``False`` for what one more measurement must confirm."""
+    captured: tuple[int, ...] | None = None
+    """Layers the server hands over (``hs`` indexes)."""
+    trained: tuple[int, ...] | None = None
+    """Layers the draft was trained on, as the search found."""
+    target_layers: int | None = None
+    offline: tuple[float, ...] = ()
+    """Survival by step with the trained layers."""
+    offline_as_served: tuple[float, ...] = ()
+    """Survival by step with the captured layers."""
+    served: tuple[float, ...] = ()
+    overhead: float | None = None
+    """Duration of a verify round in plain decoding steps: also the accept length to break even."""
+    accept_length: float | None = None
+    available_length: float | None = None
+    """Accept length that the draft reaches offline with the trained layers."""
