@@ -54,6 +54,7 @@ class Row:
     true_accept_length: float | None = None
     cpu_share: float | None = None
     lagging: bool | None = None
+    tries: int = 1
     bad: int = 0
 
     def cells(self) -> list[str]:
@@ -75,6 +76,7 @@ class Row:
             accept,
             "-" if self.cpu_share is None else f"{self.cpu_share * 100:.0f} %",
             "-" if self.lagging is None else ("marked" if self.lagging else "no"),
+            str(self.tries),
             str(self.bad),
         ]
 
@@ -143,6 +145,19 @@ def truth_of(port: int, warmup: int) -> tuple[float, float]:
     times = times_of(port)[warmup:]
     speeds = [(TOKENS - 1) / (last - first) for _, first, last in times]
     return statistics.median(speeds), statistics.median(f - arrived for arrived, f, _ in times)
+
+
+async def probe_in_time(
+    hub: Hub, port: int, kind: str, users: int, *, from_host: bool, tries: int
+) -> Row:
+    """Probe the engine; again while the generator says that it was late: the machine is shared."""
+    number = 0
+    while True:
+        number += 1
+        row = await probe(hub, port, kind, users, from_host=from_host)
+        print(*row.cells(), file=sys.stderr)
+        if not row.lagging or number >= tries:
+            return replace(row, tries=number)
 
 
 async def probe(hub: Hub, port: int, kind: str, users: int, *, from_host: bool) -> Row:
@@ -228,6 +243,7 @@ async def main() -> None:
     parser.add_argument("--vllm-python", help="an interpreter that has vLLM")
     parser.add_argument("--tokenizer", help="a model folder with a tokenizer, for vLLM")
     parser.add_argument("--levels", default=",".join(map(str, LEVELS)))
+    parser.add_argument("--tries", type=int, default=3, help="for runs that were marked as late")
     given = parser.parse_args()
     levels = [int(level) for level in given.levels.split(",")]
     folder = Path(tempfile.mkdtemp())
@@ -248,19 +264,25 @@ async def main() -> None:
                     ) as hub,
                 ):
                     for users, from_host in itertools.product(levels, (True, False)):
-                        row = await probe(hub, int(line), kind, users, from_host=from_host)
+                        row = await probe_in_time(
+                            hub,
+                            int(line),
+                            kind,
+                            users,
+                            from_host=from_host,
+                            tries=given.tries,
+                        )
                         rows.append(row)
-                        print(*row.cells(), file=sys.stderr)
                     if spec is local and given.vllm_python:
                         for users in levels:
                             row = await vllm_bench(
                                 given.vllm_python, given.tokenizer, int(line), kind, users
                             )
-                            rows.append(replace(row))
+                            rows.append(row)
                             print(*row.cells(), file=sys.stderr)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    names = "tokens|link|load|users|tok/s|error|TTFT ms|error|accept length|CPU|lag|bad"
+    names = "tokens|link|load|users|tok/s|error|TTFT ms|error|accept length|CPU|lag|tries|bad"
     print(f"| {' | '.join(names.split('|'))} |")
     print(f"|{'---|' * len(names.split('|'))}")
     for row in rows:

@@ -4,6 +4,7 @@ Needs an interpreter that has vLLM (``EAGLEMON_VLLM_PYTHON``) and the folder of 
 drafts (``EAGLEMON_MODELS``, by default ``../shared/models``). Prints the figures it found.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +122,13 @@ def test_launch_probe_and_kill(config: Path) -> None:
         )
         assert code == 0, (probed, talk)
         after = counters(server["port"])
+        with others(server["port"]):
+            code, disturbed, talk = eaglemon(
+                config,
+                *("probe", f"http://127.0.0.1:{server['port']}", "--concurrency", "1,2"),
+                *("--requests", "4", "--max-tokens", "64", "--warmup", "0"),
+            )
+        assert code == 0, (disturbed, talk)
     finally:
         code, killed, talk = eaglemon(config, "kill", server["id"], "--yes")
     drafts = after["num_drafts"] - before["num_drafts"]
@@ -128,6 +137,12 @@ def test_launch_probe_and_kill(config: Path) -> None:
     figures = probed["probe"]["figures"]
     assert figures["ok"] == REQUESTS
     assert figures["accept_length"] == pytest.approx(truth, rel=0.01)
+    shares = [(after[str(i)] - before[str(i)]) / drafts for i in range(5)]
+    assert figures["per_position"] == pytest.approx(shares, rel=0.01)
+    assert probed["probe"]["foreign_tokens"] <= 8
+    for level in disturbed["probes"]:
+        assert level["foreign_tokens"] > 20
+        assert any("for others during the probe" in note for note in level["notes"])
     assert figures["total_tok_s"] > 0
     assert code == 0, (killed, talk)
     assert killed["server"]["state"] == "stopped"
@@ -136,6 +151,8 @@ def test_launch_probe_and_kill(config: Path) -> None:
     print(
         f"\nready after {server['ready_at'] - server['launched_at']:.1f} s; "
         f"accept length {figures['accept_length']:.3f} (counters: {truth:.3f}); "
+        f"by position {figures['per_position']} (counters: {shares}); "
+        f"for others: {[level['foreign_tokens'] for level in disturbed['probes']]} tokens; "
         f"{figures['total_tok_s']:.0f} tok/s; stop: {'; '.join(killed['server']['stop']['steps'])}"
     )
 
@@ -151,4 +168,23 @@ def counters(port: int) -> dict[str, float]:
     found = re.findall(
         r"^vllm:spec_decode_(num_drafts|num_accepted_tokens)_total\{.*\} (\S+)", text, re.M
     )
+    found += re.findall(
+        r"^vllm:spec_decode_num_accepted_tokens_per_pos_total\{.*position=\"(\d)\".*\} (\S+)",
+        text,
+        re.M,
+    )
     return {name: float(value) for name, value in found}
+
+
+@contextlib.contextmanager
+def others(port: int) -> Iterator[None]:
+    """Other people's requests, one after the other, for as long as the block lasts."""
+    body = json.dumps({"model": "tiny", "prompt": "Once", "max_tokens": 64, "ignore_eos": True})
+    ask = f"curl -s -o /dev/null http://127.0.0.1:{port}/v1/completions -d '{body}'"
+    ask += " -H 'Content-Type: application/json'"
+    loop = subprocess.Popen(["sh", "-c", f"while {ask}; do :; done"])
+    try:
+        yield
+    finally:
+        loop.kill()
+        loop.wait()

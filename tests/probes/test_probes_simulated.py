@@ -1,0 +1,107 @@
+"""Probes over SSH on the simulated host: from the host itself, and with forced accept lengths."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from eaglemon.app.calibration import calibrate
+from eaglemon.app.hub import Hub
+from eaglemon.core.capacity import capacity_of
+from eaglemon.errors import ServerError
+from eaglemon.io.config import ProfileStore
+from eaglemon.io.connect import transport_to
+from eaglemon.io.workloads import load_workload
+from eaglemon.sim.host import SimHost
+
+LIMIT_S = 90.0
+SMALL = {"requests": "4", "max-tokens": "64", "warmup": "1", "concurrency": "2"}
+
+
+@asynccontextmanager
+async def console() -> AsyncIterator[tuple[Hub, str]]:
+    """A hub on a fresh simulated host."""
+    async with (
+        SimHost(speed=20.0) as spec,
+        Hub((spec,), ProfileStore.load(), connect=transport_to, workload=load_workload) as hub,
+        asyncio.timeout(LIMIT_S),
+    ):
+        await hub.settle()
+        yield hub, spec.name
+
+
+def free_port() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])
+
+
+async def started(hub: Hub, host: str, profile: str) -> str:
+    server_id = await hub.launch(hub.plan(profile, host, {"port": free_port()}))
+    view = await hub.wait(server_id, timeout_s=LIMIT_S)
+    assert view.state.answering, view.detail
+    return server_id
+
+
+async def test_both_paths_agree_and_the_view_shows_it() -> None:
+    async with console() as (hub, host):
+        server_id = await started(hub, host, "sglang-eagle3")
+        own = await hub.probe(server_id, hub.probe_plan(server_id, SMALL))
+        here = await hub.probe(
+            server_id, hub.probe_plan(server_id, {**SMALL, "from-host": "false"})
+        )
+
+        assert (own.driver, here.driver) == ("the host itself", "this machine, over the connection")
+        assert own.figures.ok == here.figures.ok == 4
+        assert own.figures.user_tok_s == pytest.approx(here.figures.user_tok_s, rel=0.3)
+        assert own.foreign_tokens is not None
+        view = hub.find(server_id)
+        assert view.probe == here
+        assert any("round trip" in note for note in here.notes)
+        assert not any("round trip" in note for note in own.notes)
+        # The same server by its address, as one that nobody of us has started.
+        target = await hub.reach(f"http://127.0.0.1:{view.port}", host=host)
+        reached = await hub.probe(target, hub.probe_plan(target, SMALL))
+        assert reached.figures.accept_length == pytest.approx(own.figures.accept_length, rel=0.5)
+        assert reached.server_id == target
+
+
+async def test_forced_accept_lengths_and_the_server_is_back() -> None:
+    async with console() as (hub, host):
+        server_id = await started(hub, host, "sglang-eagle3")
+        plan = hub.probe_plan(server_id, {**SMALL, "concurrency": "1"})
+        measured = await hub.probe(server_id, plan)
+        said: list[str] = []
+
+        forced = await calibrate(hub, server_id, plan, (1.0, 6.0), say=said.append)
+
+        lengths = [probe.figures.accept_length for probe in forced]
+        assert lengths == pytest.approx([1.0, 6.0], rel=0.02)
+        slow, fast = (probe.figures.user_tok_s for probe in forced)
+        assert slow is not None
+        assert fast is not None
+        assert fast > 4 * slow
+        # A step costs the same whatever it accepts: the measured run predicts the forced ones.
+        found = capacity_of(measured.figures, forced[0].figures, concurrency=1)
+        assert found is not None
+        again = [server for server in hub.snapshot().servers if not server.state.ended]
+        assert [server.profile for server in again] == ["sglang-eagle3"]
+        assert again[0].state.answering
+        assert "SIMULATE_ACC_LEN" not in again[0].command_line
+        assert said[0] == f"stopping {server_id}"
+        assert sum("forced accept length" in line for line in said) == 2
+        assert len(said) == 7
+
+
+async def test_what_cannot_be_forced_is_told_before_anything_stops() -> None:
+    async with console() as (hub, host):
+        server_id = await started(hub, host, "sglang-baseline")
+        plan = hub.probe_plan(server_id, SMALL)
+        with pytest.raises(ServerError, match="does not speculate"):
+            await calibrate(hub, server_id, plan, (2.0,), say=lambda _: None)
+        assert hub.find(server_id).state.answering
+        probe = await hub.probe(server_id, plan)
+        assert probe.figures.counts is None
+        assert hub.find(server_id).acceptance is None
