@@ -1,6 +1,7 @@
 """Restarts, servers that nobody of us started, and servers that are only an address."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -10,6 +11,7 @@ from eaglemon.app.foreign import MEMORY_BACK_S, find_foreign, memory_of, stop_fo
 from eaglemon.app.health import ask_health, ask_token
 from eaglemon.app.host import Host
 from eaglemon.app.keeper import Keeper
+from eaglemon.app.preflight import gpu_problems
 from eaglemon.app.probe_target import recognise
 from eaglemon.core.crashes import LOOP_EXITS, LOOP_WINDOW_S, is_crash_loop
 from eaglemon.core.foreign import ForeignServer, ForeignStop, Reached, parse_foreign_id
@@ -73,7 +75,23 @@ async def restart(console: Console, server_id: str, *, grace_s: float | None) ->
                 f"{view.id} is not shown to be gone: {view.detail or view.state.value}",
                 hint="nothing was started; look at what holds the memory, then launch again",
             )
+    await _memory_back(console, plan)
     return await console.launch(plan)
+
+
+async def _memory_back(console: Console, plan: LaunchPlan) -> None:
+    """Wait until the GPUs of a launch are free, for at most the profile's limit.
+
+    A server that failed by itself leaves its memory to the driver for a moment. What is still in
+    use at the end is for the preflight to tell.
+    """
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(plan.profile.limits.release_s):
+            while True:
+                host = console.snapshot().host(plan.host)
+                if host is None or not gpu_problems(plan, host.sample):
+                    return
+                await asyncio.sleep(_MEMORY_STEP_S)
 
 
 async def keep_running(

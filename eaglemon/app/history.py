@@ -56,12 +56,12 @@ class PastStarts:
         self._history = history
         self._host = host
         self._profile = profile
+        self._digest = profile.digest()
 
     async def recall(self) -> None:
         """Read them."""
-        digest = self._profile.digest()
         try:
-            starts = await self._history.startups(self._host, digest, limit=2 * USED_STARTS)
+            starts = await self._history.startups(self._host, self._digest, limit=2 * USED_STARTS)
         except EaglemonError as error:
             _log.warning("the time left of starts cannot be told: %s", error)
             return
@@ -77,7 +77,7 @@ class PastStarts:
             server_id=server_id,
             host=self._host,
             profile=self._profile.name,
-            digest=self._profile.digest(),
+            digest=self._digest,
             engine=self._profile.engine,
             launched_at=launched_at,
             ready_s=ready.started_s if ready else None,

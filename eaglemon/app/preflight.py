@@ -41,7 +41,7 @@ async def check_launch(
         *engine.check(profile, answer.engine_version),
         *_host_problems(plan, answer),
         *_room_problems(plan, answer),
-        *_gpu_problems(plan, host.sample),
+        *gpu_problems(plan, host.sample),
         *_neighbour_problems(plan, servers),
     ]
 
@@ -106,7 +106,8 @@ def _host_problems(plan: LaunchPlan, answer: HostCheck) -> list[Problem]:
     return problems
 
 
-def _gpu_problems(plan: LaunchPlan, sample: HostSample | None) -> list[Problem]:
+def gpu_problems(plan: LaunchPlan, sample: HostSample | None) -> list[Problem]:
+    """Return what stands against the GPUs of a launch, by one sample of its host."""
     wanted = plan.profile.gpus
     if wanted is None or sample is None:
         return []
