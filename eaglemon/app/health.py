@@ -8,7 +8,7 @@ from eaglemon.core.profiles import Limits
 from eaglemon.core.views import HealthVerdict
 from eaglemon.engines.base import Engine, GenerateRequest
 from eaglemon.errors import ServerError
-from eaglemon.io.agent_link import AgentLink
+from eaglemon.io.host_link import HostLink
 from eaglemon.io.http import FailureKind, HttpClient, HttpError, HttpLimits
 
 _VERDICTS = {
@@ -76,7 +76,7 @@ class Listener:
     """Who listens in its place, in words."""
 
 
-async def listener_on(link: AgentLink, port: int, pids: frozenset[int]) -> Listener:
+async def listener_on(link: HostLink, port: int, pids: frozenset[int]) -> Listener:
     """Say who answers on ``port``: one of ``pids``, another process, or nobody knows.
 
     Another server on the same port gives good answers for one that is failing. A listener whose

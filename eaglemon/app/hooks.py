@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 from eaglemon.core.profiles import Profile
 from eaglemon.errors import ServerError
-from eaglemon.io.agent_link import AgentLink
+from eaglemon.io.host_link import HostLink
 
 _SHOWN = 300
 _PROGRAM = b"""
@@ -35,7 +35,7 @@ for line in job["lines"]:
 """
 
 
-async def run_hooks(link: AgentLink, profile: Profile, lines: Sequence[str]) -> None:
+async def run_hooks(link: HostLink, profile: Profile, lines: Sequence[str]) -> None:
     """Run ``lines`` one after the other with ``sh`` on the host, in the profile's folder or home.
 
     Raises ``ServerError`` for the first that fails, with the end of what it wrote, and

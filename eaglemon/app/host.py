@@ -10,12 +10,15 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import Protocol
 
+from eaglemon.core.gpu_history import GpuHistory
 from eaglemon.core.hosts import HostFacts, HostSample, HostSpec, LinkState
+from eaglemon.core.nvidia_smi import advise
 from eaglemon.core.runs import RunStatus
 from eaglemon.core.views import HostView
 from eaglemon.errors import EaglemonError, HostError, LinkLostError
-from eaglemon.io.agent_link import AgentLink
 from eaglemon.io.clock import Clock
+from eaglemon.io.connect import open_link
+from eaglemon.io.host_link import HostLink
 from eaglemon.io.transport import Transport
 
 _log = logging.getLogger(__name__)
@@ -70,16 +73,18 @@ class Host:
         self._sample_interval_s = sample_interval_s
         self._state = LinkState.IDLE
         self._detail = ""
-        self._link: AgentLink | None = None
+        self._link: HostLink | None = None
         self._transport: Transport | None = None
         self._facts: HostFacts | None = None
         self._sampled_at: float | None = None
+        self._retry_at: float | None = None
+        self._history = GpuHistory()
         self._retry_now = asyncio.Event()
         self.answered = asyncio.Event()
         """Set once the first attempt has succeeded or failed, and runs are known."""
 
     @property
-    def link(self) -> AgentLink:
+    def link(self) -> HostLink:
         """The agent's link; raises ``HostError`` while the host is not up."""
         if self._link is None:
             raise HostError(
@@ -114,6 +119,11 @@ class Host:
         detail = self._detail
         if state is LinkState.STALE and age_s is not None:
             detail = f"no sample for {age_s:.0f} s"
+        elif state is LinkState.UP and (missing := self._missing()):
+            state, detail = LinkState.DEGRADED, missing
+        next_try_s = None
+        if state is LinkState.DOWN and self._retry_at is not None:
+            next_try_s = max(self._retry_at - self._clock.monotonic(), 0.0)
         return HostView(
             spec=self.spec,
             state=state,
@@ -121,6 +131,8 @@ class Host:
             facts=self._facts,
             sample=self.sample,
             sample_age_s=age_s,
+            next_try_s=next_try_s,
+            history=self._history.traces(),
         )
 
     def retry(self) -> None:
@@ -130,6 +142,7 @@ class Host:
     def take(self, sample: HostSample) -> None:
         """Take the newest sample, whoever asked the host for it."""
         self.sample = sample
+        self._history.add(sample)
         self._sampled_at = self._clock.monotonic()
         self._listener.sample_seen(self, sample)
 
@@ -142,7 +155,7 @@ class Host:
             reason = ""
             try:
                 await transport.connect()
-                link = await AgentLink.open(transport, python=self.spec.python, env=self.spec.env)
+                link = await open_link(transport, self.spec)
                 try:
                     pause_s = RETRY_FIRST_S
                     reason = await self._stay(transport, link)
@@ -155,6 +168,7 @@ class Host:
             # Jitter keeps many consoles from coming back to a rebooted host in step.
             wait_s = pause_s * random.uniform(0.8, 1.2)  # noqa: S311 -- no secret
             pause_s = min(pause_s * 2, RETRY_MOST_S)
+            self._retry_at = self._clock.monotonic() + wait_s
             self._set(LinkState.DOWN, reason)
             self.answered.set()
             self._retry_now.clear()
@@ -162,7 +176,15 @@ class Host:
                 async with asyncio.timeout(wait_s):
                     await self._retry_now.wait()
 
-    async def _stay(self, transport: Transport, link: AgentLink) -> str:
+    def _missing(self) -> str:
+        """Say what a host that is up lacks: python3, its driver."""
+        limits = list(self.link.facts.limits) if self._link is not None else []
+        error = self.sample.driver_error if self.sample is not None else None
+        if error and not any("nvidia-smi" in error and "nvidia-smi" in limit for limit in limits):
+            limits.append(advise(error))
+        return "; ".join(limits)
+
+    async def _stay(self, transport: Transport, link: HostLink) -> str:
         self._facts = link.facts
         self._transport, self._link = transport, link
         self.clock_offset_s = await link.ping() - self._clock.wall()
@@ -183,14 +205,14 @@ class Host:
         self._listener.link_lost(self, reason)
         return reason
 
-    async def _watch_gpus(self, link: AgentLink) -> None:
+    async def _watch_gpus(self, link: HostLink) -> None:
         interval_s = self._sample_interval_s
         async with aclosing(link.watch_gpus(interval_s=interval_s)) as samples:
             async for sample in samples:
                 self.take(sample)
         raise LinkLostError(f"{self.spec.name}: the stream of GPU samples ended")
 
-    async def _watch_runs(self, link: AgentLink) -> None:
+    async def _watch_runs(self, link: HostLink) -> None:
         first = True
         async with aclosing(link.watch_runs()) as updates:
             async for changed, gone in updates:

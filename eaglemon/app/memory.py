@@ -7,14 +7,14 @@ from eaglemon.app.runs import notes_of
 from eaglemon.core.hosts import HostSample
 from eaglemon.core.release import Release, release_of
 from eaglemon.core.runs import RunRecord
-from eaglemon.io.agent_link import AgentLink
+from eaglemon.io.host_link import HostLink
 
 SAMPLE_S = 0.2
 """GPU samples come this often while a stop waits for the memory."""
 
 
 async def release_steps(
-    link: AgentLink,
+    link: HostLink,
     before: Mapping[str, int],
     *,
     pids: frozenset[int],

@@ -16,8 +16,8 @@ from eaglemon.core.phases import (
 )
 from eaglemon.core.startup import StampClock, StartupTrack
 from eaglemon.errors import LinkLostError
-from eaglemon.io.agent_link import AgentLink
 from eaglemon.io.clock import Clock
+from eaglemon.io.host_link import HostLink
 
 KEPT_NOTES = 20
 
@@ -65,7 +65,7 @@ class ServerLog:
         self._stamps = StampClock(launched_at)
         self._history_bytes = history_bytes
 
-    async def follow(self, link: AgentLink, run_id: str) -> None:
+    async def follow(self, link: HostLink, run_id: str) -> None:
         """Read from where we stopped until the run has ended or the link breaks."""
         with suppress(LinkLostError):
             async with aclosing(link.follow_log(run_id, offset=self._offset)) as chunks:

@@ -30,7 +30,7 @@ def command(
         snapshot = await session.settled(console)
         found: list[ForeignServer] = []
         for host in snapshot.hosts:
-            if host.state in {LinkState.UP, LinkState.STALE}:
+            if host.state in {LinkState.UP, LinkState.STALE, LinkState.DEGRADED}:
                 found += await console.foreign(host.name)
         return found, session.unreachable(snapshot)
 

@@ -3,9 +3,11 @@
 The app layer builds one ``Snapshot`` of everything; front ends only format it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from eaglemon.core.gpu_history import GpuTrace
 from eaglemon.core.hosts import HostFacts, HostSample, HostSpec, LinkState
 from eaglemon.core.phases import Phase
 from eaglemon.core.probe import ProbeProgress
@@ -256,6 +258,10 @@ class HostView:
     facts: HostFacts | None = None
     sample: HostSample | None = None
     sample_age_s: float | None = None
+    next_try_s: float | None = None
+    """Seconds until the next attempt to connect, while it is down."""
+    history: Mapping[str, GpuTrace] = field(default_factory=dict)
+    """The last 15 minutes of its GPUs, by uuid."""
 
     @property
     def name(self) -> str:
