@@ -34,7 +34,7 @@ format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
 
 test-engine: $(INSTALLED)
-	$(BIN)/pytest -m engine -s tests/real_engine
+	$(BIN)/pytest -m engine -s -o faulthandler_timeout=900 tests/real_engine
 
 snapshots: $(INSTALLED)
 	UPDATE_FRAMES=1 $(BIN)/pytest tests/tui

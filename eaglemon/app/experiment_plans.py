@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 
-from eaglemon.app.api import Eaglemon
+from eaglemon.app.experiment_console import ExperimentConsole
 from eaglemon.app.experiment_servers import in_the_way
 from eaglemon.core.confounders import confounders
 from eaglemon.core.experiment import (
@@ -32,7 +32,7 @@ USUAL_TOK_S = 60.0
 
 
 def arm_of(
-    console: Eaglemon, text: str, host: str, settings: Mapping[str, str], *, name: str = ""
+    console: ExperimentConsole, text: str, host: str, settings: Mapping[str, str], *, name: str = ""
 ) -> Arm:
     """Return the arm of ``PROFILE`` or ``PROFILE+KEY=VALUE+...``, optionally ``@HOST``.
 
@@ -58,7 +58,7 @@ def arm_of(
 
 
 def sweep_arms(
-    console: Eaglemon,
+    console: ExperimentConsole,
     profile: str,
     host: str,
     settings: Mapping[str, str],
@@ -109,7 +109,7 @@ def new_id(kind: str, wall: float) -> str:
     return f"{kind}-{moment:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
-async def outlook_of(console: Eaglemon, store: Store, plan: ExperimentPlan) -> Outlook:
+async def outlook_of(console: ExperimentConsole, store: Store, plan: ExperimentPlan) -> Outlook:
     """Return what the experiment will do, from what runs now and what starts took before."""
     servers = console.snapshot().servers
     by_line = {(arm.host, arm.shell_line): arm for arm in plan.arms}

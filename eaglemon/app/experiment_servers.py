@@ -7,7 +7,7 @@ after a killed one knows which servers are the experiment's own.
 import asyncio
 from collections.abc import Callable, Iterable
 
-from eaglemon.app.api import Eaglemon
+from eaglemon.app.experiment_console import ExperimentConsole
 from eaglemon.core.experiment import Arm, ExperimentPlan, overlaps
 from eaglemon.core.experiment_records import (
     Displaced,
@@ -35,7 +35,11 @@ class ExperimentServers:
     """Servers by arm."""
 
     def __init__(
-        self, console: Eaglemon, store: Store, plan: ExperimentPlan, record: ExperimentRecord | None
+        self,
+        console: ExperimentConsole,
+        store: Store,
+        plan: ExperimentPlan,
+        record: ExperimentRecord | None,
     ) -> None:
         self.notes: list[str] = []
         """What was left behind or could not be brought back."""
@@ -81,12 +85,11 @@ class ExperimentServers:
             if view.state.answering:
                 return view
             if view.state is ServerState.LOST or (view.state.starting and view.id in own):
-                settled = await self.until(
-                    lambda s, name=view.id: _is_settled(s, name),  # type: ignore[misc]
-                    timeout_s,
-                )
-                now = self._console.snapshot().server(view.id)
-                if settled and now is not None and now.state.answering:
+                try:
+                    now = await self._console.wait(view.id, timeout_s=timeout_s)
+                except TimeLimitError:
+                    continue
+                if now.state.answering:
                     return now
         return None
 
@@ -167,17 +170,17 @@ class ExperimentServers:
         for one in self._displaced.values():
             if any(not view.state.ended for view in self._like(one.host, None, one.shell_line)):
                 continue
-            plan = self._console.plan(one.profile, one.host, one.settings)
-            if plan.shell_line != one.shell_line:
-                self.notes.append(
-                    f"{one.server_id} was not started again: its profile {one.profile} gives "
-                    f"another command line now; it was: {one.shell_line}"
-                )
-                continue
             try:
+                plan = self._console.plan(one.profile, one.host, one.settings)
+                if plan.shell_line != one.shell_line:
+                    # Started with settings of its own: the host's record of it knows them.
+                    plan = self._console.relaunch_plan(one.server_id)
                 server_id = await self._console.launch(plan)
             except EaglemonError as error:
-                self.notes.append(f"{one.server_id} could not be started again: {error.message}")
+                self.notes.append(
+                    f"{one.server_id} could not be started again: {error.message}; "
+                    f"it was: {one.shell_line}"
+                )
             else:
                 self.notes.append(f"{server_id} was started in place of {one.server_id}")
 
@@ -302,11 +305,6 @@ def startup_of(view: ServerView, digest: str) -> Startup:
             if one.state in {PhaseState.DONE, PhaseState.FAILED}
         ),
     )
-
-
-def _is_settled(snapshot: Snapshot, name: str) -> bool:
-    view = snapshot.server(name)
-    return view is None or view.state.answering or view.state.ended
 
 
 def _has_cause(snapshot: Snapshot, name: str) -> bool:

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from eaglemon.app.api import Eaglemon
+from eaglemon.app.experiment_console import ExperimentConsole
 from eaglemon.app.experiment_plans import asked_of, experiment_findings, nonce_of
 from eaglemon.app.experiment_servers import ArmError, ExperimentServers, diagnosis
 from eaglemon.core import experiment_events as events
@@ -39,7 +39,7 @@ class ExperimentRun:
 
     def __init__(
         self,
-        console: Eaglemon,
+        console: ExperimentConsole,
         store: Store,
         plan: ExperimentPlan,
         *,
@@ -129,7 +129,7 @@ class ExperimentRun:
         return self._plan
 
     @property
-    def console(self) -> Eaglemon:
+    def console(self) -> ExperimentConsole:
         """The domain API."""
         return self._console
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from eaglemon.app.api import Eaglemon
+from eaglemon.app.experiment_console import ExperimentConsole
 from eaglemon.app.experiment_plans import (
     arm_of,
     experiment_findings,
@@ -30,7 +30,9 @@ _log = logging.getLogger(__name__)
 class ExperimentService:
     """Implements ``eaglemon.app.api.Experiments`` over a console and the history."""
 
-    def __init__(self, console: Eaglemon, store: Store, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, console: ExperimentConsole, store: Store, *, clock: Clock | None = None
+    ) -> None:
         self._console = console
         self._store = store
         self._clock = clock or SystemClock()
