@@ -10,6 +10,8 @@ from eaglemon.core.lifecycle_events import (
     Command,
     CountersMoved,
     Event,
+    Generated,
+    GenerationStuck,
     HealthSeen,
     LaunchAsked,
     LinkLost,
@@ -211,6 +213,49 @@ def test_one_late_answer_is_no_illness_and_moving_counters_are_life() -> None:
     assert state(machine) is ServerState.READY
 
 
+def test_a_hang_outlasts_a_health_path_that_does_not_generate() -> None:
+    machine = machine_after(*TO_READY, GenerationStuck(reason="hung: x"))
+    assert state(machine) is ServerState.UNHEALTHY
+
+    machine.handle(HealthSeen(verdict=HealthVerdict.OK, generated=False))
+    assert state(machine) is ServerState.UNHEALTHY
+    assert machine.detail == "hung: x"
+
+    machine.handle(Generated())
+    assert state(machine) is ServerState.READY
+
+
+def test_counters_that_move_keep_a_late_server_from_being_unhealthy() -> None:
+    machine = machine_after(*TO_READY)
+    for _ in range(3 * UNHEALTHY_AFTER):
+        machine.handle(HealthSeen(verdict=HealthVerdict.TIMED_OUT))
+        machine.handle(CountersMoved())
+        assert state(machine) is ServerState.BUSY
+
+
+def test_polls_of_a_closed_port_back_off_and_those_of_an_open_one_do_not() -> None:
+    machine = machine_after(*TO_STARTING)
+    limits = machine.limits
+    pauses = []
+    for _ in range(12):
+        (command,) = machine.handle(HealthSeen(verdict=HealthVerdict.REFUSED))
+        assert isinstance(command, PollHealth)
+        pauses.append(command.after_s)
+    assert pauses == sorted(pauses)
+    assert pauses[0] == limits.health_interval_s
+    assert pauses[-1] == limits.health_most_s
+
+    opened = machine.handle(HealthSeen(verdict=HealthVerdict.STARTING))
+    assert opened == [PollHealth(after_s=limits.health_interval_s)]
+
+
+def test_a_small_hang_limit_asks_a_ready_server_more_often() -> None:
+    machine = ServerMachine(Limits(hung_s=8.0))
+    for event in (*TO_STARTING, HealthSeen(verdict=HealthVerdict.OK)):
+        machine.handle(event)
+    assert PollHealth(after_s=2.0) in machine.handle(TokenSeen())
+
+
 def test_ready_limit_is_told_and_the_server_is_left_alone() -> None:
     machine = machine_after(*TO_STARTING, TimerFired(timer=Timer.READY))
     assert state(machine) is ServerState.UNHEALTHY
@@ -258,6 +303,8 @@ _events: st.SearchStrategy[Event] = st.one_of(
             TokenSeen(),
             TokenFailed(reason="no"),
             CountersMoved(),
+            GenerationStuck(reason="no"),
+            Generated(),
             StopAsked(grace_s=1.0),
             StopFailed(reason="no"),
             MemoryBack(),
@@ -266,7 +313,7 @@ _events: st.SearchStrategy[Event] = st.one_of(
             TimerFired(timer=Timer.RELEASE),
         ]
     ),
-    st.builds(HealthSeen, verdict=st.sampled_from(list(HealthVerdict))),
+    st.builds(HealthSeen, verdict=st.sampled_from(list(HealthVerdict)), generated=st.booleans()),
     st.builds(StatusSeen, living=st.integers(0, 3), exit=_exits, stop=_stops),
 )
 
