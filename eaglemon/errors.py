@@ -48,6 +48,10 @@ class HostError(EaglemonError):
     exit_code = EXIT_UNREACHABLE
 
 
+class HostKeyError(HostError):
+    """A host's key is not known, or is another one than before."""
+
+
 class LinkLostError(HostError):
     """The connection broke while a request was under way; its outcome is unknown."""
 

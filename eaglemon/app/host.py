@@ -61,7 +61,6 @@ class Host:
         connect: Callable[[HostSpec], Transport],
         listener: HostListener,
         clock: Clock,
-        sample_interval_s: float = 1.0,
     ) -> None:
         self.spec = spec
         self.sample: HostSample | None = None
@@ -70,7 +69,6 @@ class Host:
         self._connect = connect
         self._listener = listener
         self._clock = clock
-        self._sample_interval_s = sample_interval_s
         self._state = LinkState.IDLE
         self._detail = ""
         self._link: HostLink | None = None
@@ -114,7 +112,8 @@ class Host:
         """Return what to show of this host now."""
         age_s = None if self._sampled_at is None else self._clock.monotonic() - self._sampled_at
         state = self._state
-        if state is LinkState.UP and age_s is not None and age_s > STALE_AFTER_S:
+        stale_after_s = max(STALE_AFTER_S, 3 * self.spec.sample_s)
+        if state is LinkState.UP and age_s is not None and age_s > stale_after_s:
             state = LinkState.STALE
         detail = self._detail
         if state is LinkState.STALE and age_s is not None:
@@ -206,8 +205,11 @@ class Host:
         return reason
 
     async def _watch_gpus(self, link: HostLink) -> None:
-        interval_s = self._sample_interval_s
-        async with aclosing(link.watch_gpus(interval_s=interval_s)) as samples:
+        interval_s = self.spec.sample_s
+        watch = link.watch_gpus(
+            interval_s=interval_s, processes_interval_s=max(2 * interval_s, 2.0)
+        )
+        async with aclosing(watch) as samples:
             async for sample in samples:
                 self.take(sample)
         raise LinkLostError(f"{self.spec.name}: the stream of GPU samples ended")

@@ -25,6 +25,7 @@ from eaglemon.errors import (
 COMMANDS = {
     "tui": "Open the terminal console on hosts (the default).",
     "status": "Show hosts, GPUs, who uses them, and servers.",
+    "gpus": "Show the GPUs of hosts and who holds them, once or again and again.",
     "launch": "Start a server of a profile on a host.",
     "wait": "Wait until a server is ready or has ended.",
     "probe": "Measure a server: tok/s, time to first token, accept length.",
@@ -39,7 +40,7 @@ COMMANDS = {
     "restart": "Stop a server, prove it gone, start the same again.",
     "foreign": "List servers on a host that no console started.",
     "profiles": "List, show, check and import profiles.",
-    "hosts": "List the configured hosts.",
+    "hosts": "List the configured hosts, or check what they lack.",
     "demo": "Try everything on a simulated GPU host.",
 }
 """Subcommands in the order of a session; each is ``command`` of the module of its name."""

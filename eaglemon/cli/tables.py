@@ -2,23 +2,20 @@
 
 from collections.abc import Sequence
 
-from eaglemon.core.hosts import GpuProcess, GpuSample
+from eaglemon.cli.gpu_text import GPU_RIGHT, PROCESS_RIGHT, gpu_rows, process_rows
 from eaglemon.core.probe import ProbeFigures, ProbeProgress, Spread
 from eaglemon.core.units import (
     UNKNOWN,
     count,
     duration,
-    gib_pair,
     index_ranges,
     latency,
     length,
-    memory,
     percent,
     rate,
 )
 from eaglemon.core.views import HostView, ServerView, Snapshot
 
-_COMMAND_WIDTH = 60
 Row = Sequence[str]
 
 
@@ -59,16 +56,8 @@ def host_lines(host: HostView) -> list[str]:
         return lines
     if sample.driver_error:
         lines.append(f"  driver: {sample.driver_error}")
-    if sample.gpus:
-        header = ("  GPU", "NAME", "MEMORY GiB", "UTIL", "TEMP", "POWER")
-        rows = [header, *(_gpu_row(gpu) for gpu in sample.gpus)]
-        lines += columns(rows, right=frozenset({2, 3, 4, 5}))
-    indexes = {gpu.uuid: gpu.index for gpu in sample.gpus}
-    if sample.processes:
-        rows = [("  GPU", "PID", "USER", "MEMORY", "RUN", "COMMAND")]
-        rows += [_process_row(process, indexes) for process in sample.processes]
-        lines += columns(rows, right=frozenset({1, 3}))
-    return lines
+    lines += columns(gpu_rows(host), right=GPU_RIGHT)
+    return [*lines, *columns(process_rows(sample), right=PROCESS_RIGHT)]
 
 
 def server_table(servers: Sequence[ServerView]) -> list[str]:
@@ -146,29 +135,3 @@ def _spread_latency(spread: Spread | None) -> str:
     if spread is None:
         return UNKNOWN
     return f"{latency(spread.median)} median, {latency(spread.p90)} p90, {latency(spread.p99)} p99"
-
-
-def _gpu_row(gpu: GpuSample) -> Row:
-    used = gpu.utilisation_percent
-    return (
-        f"  {gpu.index}",
-        gpu.error or gpu.name or UNKNOWN,
-        gib_pair(gpu.memory_used_bytes, gpu.memory_total_bytes),
-        UNKNOWN if used is None else f"{used} %",
-        UNKNOWN if gpu.temperature_c is None else f"{gpu.temperature_c} C",
-        UNKNOWN if gpu.power_w is None else f"{gpu.power_w:.0f} W",
-    )
-
-
-def _process_row(process: GpuProcess, indexes: dict[str, int]) -> tuple[str, ...]:
-    command = process.command or UNKNOWN
-    if len(command) > _COMMAND_WIDTH:
-        command = f"{command[: _COMMAND_WIDTH - 3]}..."
-    return (
-        f"  {indexes.get(process.gpu_uuid, UNKNOWN)}",
-        str(process.pid),
-        process.user or UNKNOWN,
-        memory(process.memory_bytes),
-        process.run_id or UNKNOWN,
-        command,
-    )

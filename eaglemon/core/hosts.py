@@ -39,6 +39,10 @@ class HostSpec:
     """A private key file to use before those of ``~/.ssh/config`` and the agent."""
     ssh_config: str | None = None
     """An own OpenSSH configuration; ``None`` means ``~/.ssh/config``, ``""`` means none."""
+    sample_s: float = 1.0
+    """Seconds between samples of the GPUs, from 0.1 to 5; processes are listed half as often."""
+    accept_new: bool = False
+    """Whether the key of a host that was never seen is written to known_hosts unasked."""
     source: str = ""
     """Where this entry came from (a file, ``command line``, ``built in``)."""
 

@@ -250,6 +250,9 @@ def _host(name: str, raw: object, file: TomlFile) -> HostSpec | list[Problem]:
     port = values.get("port")
     if isinstance(port, int) and not 0 < port < 65536:
         problems.append(file.problem((*path, "port"), f"must be from 1 to 65535, not {port}"))
+    rate = values.get("sample_s")
+    if isinstance(rate, float) and not 0.1 <= rate <= 5.0:
+        problems.append(file.problem((*path, "sample_s"), f"must be from 0.1 to 5, not {rate:g}"))
     if problems:
         return problems
     for key in _HOST_PATHS:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import asyncssh
 
-from eaglemon.errors import HostError
+from eaglemon.errors import HostError, HostKeyError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,10 +145,10 @@ def _explain_settings(target: Target, error: Exception) -> HostError | None:
 
 def _explain_key(
     target: Target, error: asyncssh.HostKeyNotVerifiable, offered: Offered
-) -> HostError:
+) -> HostKeyError:
     file = target.known_hosts[0]
     if offered.key is None:
-        return HostError(
+        return HostKeyError(
             f"{target.name}: the host key on the way to {target.place} is not trusted: "
             f"{error.reason}",
             hint=f"connect once with {target.ssh}, compare the fingerprint and accept it",
@@ -156,14 +156,14 @@ def _explain_key(
     print_ = f"{offered.key.get_algorithm()} {offered.key.get_fingerprint()}"
     entry = find_changed_key(target.known_hosts, offered.host, offered.address, offered.port)
     if entry is not None:
-        return HostError(
+        return HostKeyError(
             f"{target.name}: the host key of {target.place} has CHANGED: it offers {print_}, "
             f"but {entry[0]} line {entry[1]} has another; somebody may be in between",
             hint="ask who runs the host; if the change is right, remove that line and connect "
             f"once with {target.ssh}",
         )
     port = "" if offered.port == 22 else f"-p {offered.port} "
-    return HostError(
+    return HostKeyError(
         f"{target.name}: the host key of {target.place} is unknown: it offers {print_}, and "
         f"{file} has no entry for it",
         hint=f"compare the fingerprint, then connect once with {target.ssh}, or run "

@@ -1,0 +1,191 @@
+"""Looks at what a host must have: a login, a known key, Python, a driver, a folder, an engine."""
+
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing
+
+from eaglemon.core.host_report import HostReport, Requirement
+from eaglemon.core.hosts import HostSample, HostSpec
+from eaglemon.core.nvidia_smi import advise
+from eaglemon.core.profiles import Profile
+from eaglemon.engines import ENGINES
+from eaglemon.engines.base import Engine
+from eaglemon.engines.command import interpreter
+from eaglemon.errors import EaglemonError, HostError, HostKeyError
+from eaglemon.io.connect import open_link
+from eaglemon.io.host_link import HostLink
+from eaglemon.io.transport import Transport
+
+WRITE_LIMIT_S = 20.0
+_LATER = ("python", "nvml", "write access", "engines")
+
+
+async def examine(
+    spec: HostSpec, profiles: Iterable[Profile], *, connect: Callable[[HostSpec], Transport]
+) -> HostReport:
+    """Connect to a host and look at each requirement; never raises for what it finds."""
+    transport = connect(spec)
+    try:
+        found = await _login(spec, transport)
+        if not all(one.met for one in found):
+            found += [_not_looked_at(name) for name in _LATER]
+        else:
+            found += await _on_host(spec, transport, tuple(profiles))
+    finally:
+        await transport.close()
+    return HostReport(host=spec.name, requirements=tuple(found))
+
+
+async def _login(spec: HostSpec, transport: Transport) -> list[Requirement]:
+    is_local = spec.transport == "local"
+    name = "local" if is_local else "ssh"
+    try:
+        await transport.connect()
+    except HostKeyError as error:
+        return [
+            _not_looked_at("ssh"),
+            Requirement(name="host key", met=False, detail=error.message, fix=error.hint),
+        ]
+    except EaglemonError as error:
+        failed = Requirement(name=name, met=False, detail=error.message, fix=error.hint)
+        return [failed] if is_local else [failed, _not_looked_at("host key")]
+    if is_local:
+        return [Requirement(name="local", met=True, detail="this machine")]
+    return [
+        Requirement(name="ssh", met=True, detail=f"logged in to {spec.address or spec.name}"),
+        Requirement(name="host key", met=True, detail="known and the same"),
+    ]
+
+
+async def _on_host(
+    spec: HostSpec, transport: Transport, profiles: Sequence[Profile]
+) -> list[Requirement]:
+    try:
+        link = await open_link(transport, spec)
+    except HostError as error:
+        failed = Requirement(name="python", met=False, detail=error.message, fix=error.hint)
+        return [failed, *(_not_looked_at(name) for name in _LATER[1:])]
+    try:
+        return [
+            _python(link),
+            await _driver(link),
+            await _write_access(link, transport),
+            *await _engines(link, profiles),
+        ]
+    finally:
+        await link.close()
+
+
+def _python(link: HostLink) -> Requirement:
+    facts = link.facts
+    if facts.limits:
+        return Requirement(
+            name="python",
+            met=False,
+            needed=False,
+            detail="no python3 of 3.8 or newer: plain sh is used, and probes do not work",
+            fix="install python3, or set python = ... for this host in hosts.toml",
+        )
+    return Requirement(name="python", met=True, detail=facts.python_version)
+
+
+async def _driver(link: HostLink) -> Requirement:
+    """Look at the first sample; a host without GPUs is still usable for what needs none."""
+    sample: HostSample | None = None
+    try:
+        async with aclosing(link.watch_gpus()) as samples:
+            sample = await anext(samples)
+    except EaglemonError as error:
+        return Requirement(name="nvml", met=False, detail=error.message, fix=error.hint)
+    problem = sample.driver_error or next((gpu.error for gpu in sample.gpus if gpu.error), None)
+    if problem is None and not sample.gpus:
+        problem = "the driver sees no GPU"
+    if problem is not None:
+        said, _, step = advise(problem).partition("; ")
+        return Requirement(
+            name="nvml",
+            met=False,
+            needed=False,
+            detail="; ".join([said, *sample.notes]),
+            fix=step or "see dmesg and nvidia-smi on the host",
+        )
+    version = link.facts.driver_version or "of unknown version"
+    names = sorted({gpu.name or "unknown" for gpu in sample.gpus})
+    about = f"driver {version}, {len(sample.gpus)} GPU: {', '.join(names)}"
+    return Requirement(name="nvml", met=True, detail="; ".join([about, *sample.notes]))
+
+
+async def _write_access(link: HostLink, transport: Transport) -> Requirement:
+    facts = link.facts
+    folder = shlex.quote(f"{facts.state_dir}/runs")
+    command = f"mkdir -p {folder} && t={folder}/.eaglemon-$$ && : > $t && rm $t"
+    try:
+        done = await transport.run(command, timeout_s=WRITE_LIMIT_S)
+    except EaglemonError as error:
+        return Requirement(
+            name="write access",
+            met=False,
+            detail=f"{facts.state_dir}: {error.message}",
+            fix="see whether that file system hangs",
+        )
+    if done.status != 0:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        return Requirement(
+            name="write access",
+            met=False,
+            detail=f"{facts.state_dir} cannot be written: {said[-1] if said else done.status}",
+            fix="make it writable, or set env.XDG_STATE_HOME for this host in hosts.toml",
+        )
+    return Requirement(name="write access", met=True, detail=facts.state_note or facts.state_dir)
+
+
+async def _engines(link: HostLink, profiles: Sequence[Profile]) -> list[Requirement]:
+    found = [
+        await _engine(link, engine, _interpreters(engine, profiles)) for engine in ENGINES.values()
+    ]
+    any_met = any(one.met for one in found)
+    if any_met:
+        return found
+    none = Requirement(
+        name="engines",
+        met=False,
+        needed=False,
+        detail="no engine was found",
+        fix="install one, or set python or venv in the profile to where it is installed",
+    )
+    return [*found, none]
+
+
+async def _engine(link: HostLink, engine: Engine, pythons: Sequence[str]) -> Requirement:
+    reasons: list[str] = []
+    for python in pythons:
+        try:
+            check = await link.check_host(python=python, package=engine.package)
+        except EaglemonError as error:
+            reasons.append(error.message)
+            continue
+        if check.engine_version is not None:
+            detail = f"{check.engine_version} ({python})"
+            return Requirement(name=engine.name, met=True, needed=False, detail=detail)
+        reasons.append(check.engine_error or f"not in {python}")
+    return Requirement(
+        name=engine.name,
+        met=False,
+        needed=False,
+        detail="; ".join(dict.fromkeys(reasons)),
+        fix="only needed for its profiles: set python or venv there",
+    )
+
+
+def _interpreters(engine: Engine, profiles: Sequence[Profile]) -> list[str]:
+    """Return the Pythons that profiles of this engine name, and the host's own."""
+    named = [interpreter(one) for one in profiles if one.engine == engine.name and _direct(one)]
+    return list(dict.fromkeys([*named, "python3"]))
+
+
+def _direct(profile: Profile) -> bool:
+    return profile.container is None and profile.conda is None
+
+
+def _not_looked_at(name: str) -> Requirement:
+    return Requirement(name=name, met=None, detail="not looked at")

@@ -1,0 +1,143 @@
+"""``eaglemon gpus``: the GPUs of hosts, who holds them, once or again and again."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+import click
+
+from eaglemon.app.api import Eaglemon
+from eaglemon.cli import diagnostics, output, session
+from eaglemon.cli.gpu_text import GPU_RIGHT, PROCESS_RIGHT, gpu_rows, process_rows
+from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option
+from eaglemon.cli.tables import columns
+from eaglemon.core.hosts import LinkState
+from eaglemon.core.units import duration
+from eaglemon.core.views import HostView, ServerView, Snapshot
+from eaglemon.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, UsageError
+
+LEAST_S, MOST_S = 0.1, 5.0
+_CLEAR = "\x1b[H\x1b[J"
+_RED, _PLAIN = "\x1b[31m", "\x1b[0m"
+
+
+@click.command(name="gpus")
+@click.argument("names", nargs=-1, metavar="[HOST]...")
+@host_option
+@click.option("--watch", is_flag=True, help="Show them again and again, until Ctrl-C.")
+@click.option(
+    "--interval",
+    "interval_s",
+    type=DURATION,
+    default=1.0,
+    show_default="1s",
+    help="Time between samples, 100ms to 5s.",
+)
+@json_option
+@click.pass_obj
+def command(
+    invocation: Invocation,
+    *,
+    names: tuple[str, ...],
+    hosts: tuple[str, ...],
+    watch: bool,
+    interval_s: float,
+    as_json: bool,
+) -> int:
+    """Show the GPUs of hosts and the processes that hold them.
+
+    What a driver does not tell is "-". Exits with 3 when a host cannot be reached and with 1 when
+    a GPU or a driver has failed. With --watch --json each sample is one line.
+    """
+    if not LEAST_S <= interval_s <= MOST_S:
+        raise UsageError(f"--interval {interval_s:g}s is not from {LEAST_S:g}s to {MOST_S:g}s")
+    asked = [replace(spec, sample_s=interval_s) for spec in invocation.hosts((*names, *hosts))]
+
+    async def once(console: Eaglemon) -> Snapshot:
+        return await console.settle()
+
+    async def again(console: Eaglemon) -> Snapshot:
+        shown: list[tuple[str, LinkState, float]] = []
+        async for snapshot in console.updates():
+            now = [
+                (one.name, one.state, one.sample.at if one.sample else 0.0)
+                for one in snapshot.hosts
+            ]
+            if now != shown:
+                shown = now
+                _show(snapshot, as_json=as_json, watch=True)
+        return console.snapshot()
+
+    snapshot = session.run_on(asked, invocation.profiles(), again if watch else once)
+    if not watch:
+        _show(snapshot, as_json=as_json, watch=False)
+    silent = session.unreachable(snapshot)
+    for line in silent:
+        diagnostics.fail(line)
+    if silent:
+        return EXIT_UNREACHABLE
+    return EXIT_FAILED if any(_has_failed(host) for host in snapshot.hosts) else EXIT_OK
+
+
+def _has_failed(host: HostView) -> bool:
+    sample = host.sample
+    return sample is not None and (
+        sample.driver_error is not None or any(gpu.error is not None for gpu in sample.gpus)
+    )
+
+
+def _show(snapshot: Snapshot, *, as_json: bool, watch: bool) -> None:
+    if as_json:
+        content = {"at": snapshot.at, "hosts": [_document(host, watch) for host in snapshot.hosts]}
+        write = output.write_json_line if watch else output.write_document
+        write("gpus", content)
+        return
+    lines: list[str] = []
+    for host in snapshot.hosts:
+        lines += [*_host_lines(host, snapshot.servers, past=watch), ""]
+    if watch and sys.stdout.isatty():
+        # One write, so that the screen never shows a half.
+        lines[0] = _CLEAR + lines[0]
+    output.write_lines(lines if watch else lines[:-1])
+
+
+def _document(host: HostView, watch: bool) -> HostView:  # noqa: FBT001 -- internal
+    """Return what JSON shows: a watcher collects the past itself."""
+    return replace(host, history={}) if watch else host
+
+
+def _host_lines(host: HostView, servers: Sequence[ServerView], *, past: bool) -> list[str]:
+    facts, sample = host.facts, host.sample
+    about = [host.state.value]
+    if host.state in {LinkState.STALE, LinkState.DOWN} and host.sample_age_s is not None:
+        about.append(f"values are {duration(host.sample_age_s)} old")
+    if facts is not None and facts.driver_version:
+        about.append(f"driver {facts.driver_version}")
+    if host.detail:
+        about.append(host.detail)
+    if host.next_try_s is not None:
+        about.append(f"next try in {duration(host.next_try_s)}")
+    lines = [f"{host.name}: {', '.join(about)}"]
+    if sample is None:
+        return lines
+    lines += [f"  note: {note}" for note in sample.notes]
+    rows = gpu_rows(host, past=past)
+    if rows:
+        failed = [
+            gpu.error is not None for gpu in sample.gpus for _ in range(1 + len(gpu.mig or ()))
+        ]
+        table = columns(rows, right=GPU_RIGHT)
+        lines += [
+            table[0],
+            *(_red(line) if bad else line for line, bad in zip(table[1:], failed, strict=True)),
+        ]
+    processes = process_rows(sample, [one for one in servers if one.host == host.name])
+    if processes:
+        lines += columns(processes, right=PROCESS_RIGHT)
+    elif sample.gpus and not sample.processes_known:
+        lines.append("  processes: not known")
+    return lines
+
+
+def _red(line: str) -> str:
+    return f"{_RED}{line}{_PLAIN}" if sys.stdout.isatty() else line
