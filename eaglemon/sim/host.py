@@ -6,6 +6,7 @@ driver library and the engines are simulated. ``python -m eaglemon.sim.host`` ke
 
 import argparse
 import asyncio
+import contextlib
 import getpass
 import signal
 import sys
@@ -23,6 +24,8 @@ from eaglemon.sim.janitor import clean, janitor_environment
 
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _END_LIMIT_S = 15.0
+HANG_UP_S = 5.0
+"""A command that outlives the end of its input by so long is killed."""
 
 
 class SimHost:
@@ -49,6 +52,7 @@ class SimHost:
         self._extra = dict(env or {})
         self._server: asyncssh.SSHAcceptor | None = None
         self._connections: set[asyncssh.SSHServerConnection] = set()
+        self._sessions: set[asyncio.Task[object]] = set()
         self._janitor: asyncio.subprocess.Process | None = None
         self._folder: Path | None = None
         self._environment: dict[str, str] = {}
@@ -152,6 +156,10 @@ class SimHost:
             env=self._environment,
             start_new_session=True,
         )
+        task = asyncio.current_task()
+        if task is not None:
+            self._sessions.add(task)
+            task.add_done_callback(self._sessions.discard)
         feeding = asyncio.create_task(_feed(process, child))
         try:
             await asyncio.gather(
@@ -161,6 +169,7 @@ class SimHost:
         finally:
             feeding.cancel()
             await asyncio.gather(feeding, return_exceptions=True)
+            await _hang_up(child)
         if status < 0:
             process.exit_with_signal(signal.Signals(-status).name.removeprefix("SIG"))
         else:
@@ -173,12 +182,26 @@ class SimHost:
             self._server = None
         for connection in list(self._connections):
             connection.abort()
+        await asyncio.gather(*self._sessions, return_exceptions=True)
         janitor, self._janitor = self._janitor, None
         folder, self._folder = self._folder, None
         if janitor is not None:
             await _finish(janitor)
         if folder is not None and await asyncio.to_thread(folder.exists):
             await asyncio.to_thread(clean, folder)
+
+
+async def _hang_up(child: asyncio.subprocess.Process) -> None:
+    """End a session's command as a lost connection does: its input ends, then it is killed."""
+    if child.stdin is not None:
+        child.stdin.close()
+    try:
+        async with asyncio.timeout(HANG_UP_S):
+            await child.wait()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+        await child.wait()
 
 
 class _Server(asyncssh.SSHServer):
