@@ -1,14 +1,15 @@
 """Asks one server how it is: health polls, the first token, and later a sign of life."""
 
 import random
-from collections.abc import Callable
 from typing import Protocol
 
 from eaglemon.app.health import Listener, ask_health, ask_model, ask_token, listener_on
 from eaglemon.app.host import Host
 from eaglemon.app.meter import Meter
 from eaglemon.app.seen import Seen
+from eaglemon.app.server_log import ServerLog
 from eaglemon.core import lifecycle_events as events
+from eaglemon.core.phases import Phase
 from eaglemon.core.profiles import Profile
 from eaglemon.core.views import HealthVerdict, HealthView, ServerState
 from eaglemon.engines.base import Engine
@@ -30,6 +31,7 @@ class Watched(Protocol):
     profile: Profile
     seen: Seen
     meter: Meter
+    log: ServerLog
     model_name: str
 
     @property
@@ -54,10 +56,9 @@ class Watched(Protocol):
 class HealthWatch:
     """The questions to one server, and who answers them."""
 
-    def __init__(self, server: Watched, clock: Clock, *, opened: Callable[[float], None]) -> None:
+    def __init__(self, server: Watched, clock: Clock) -> None:
         self._server = server
         self._clock = clock
-        self._opened = opened
         self._polls = 0
         self._answered_by = Listener()
 
@@ -66,6 +67,9 @@ class HealthWatch:
         server = self._server
         before = server.state
         if before is ServerState.STARTING:
+            if not server.log.tells_phases:
+                # A log that names no phase will not name the open port either.
+                after_s = min(after_s, server.profile.limits.health_interval_s / 2)
             after_s *= random.uniform(*_JITTER)  # noqa: S311 -- no secret
         await self._clock.sleep(after_s)
         limits = server.profile.limits
@@ -99,7 +103,7 @@ class HealthWatch:
         )
         server.seen.health_at = now
         if code is not None and server.state is ServerState.STARTING:
-            self._opened(now)
+            server.log.track.enter(Phase.HTTP_OPEN, now)
         generated = server.engine.health_generates
         server.feed(events.HealthSeen(verdict=verdict, generated=generated))
 

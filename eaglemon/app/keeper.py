@@ -79,9 +79,7 @@ class Keeper:
         self._http: HttpClient | None = None
         self._stop_asked = False
         self.past = PastStarts(history or MemoryHistory(), host.spec.name, profile)
-        self._health = HealthWatch(
-            self, clock, opened=lambda at: self.log.track.enter(Phase.HTTP_OPEN, at)
-        )
+        self._health = HealthWatch(self, clock)
 
     # Ways in.
 

@@ -51,6 +51,11 @@ class ServerLog:
         self._history_bytes = 0
 
     @property
+    def tells_phases(self) -> bool:
+        """Whether the log has named a phase that only it can name."""
+        return self.track.current not in {Phase.SPAWN, Phase.IMPORT}
+
+    @property
     def caught_up(self) -> bool:
         """Whether all that was written before we looked has been read."""
         return self._offset >= self._history_bytes

@@ -9,9 +9,11 @@ from eaglemon.cli import diagnostics, output, session
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option
 from eaglemon.core.foreign import ForeignServer, ForeignStop, parse_foreign_id
 from eaglemon.core.profiles import Limits
-from eaglemon.core.units import memory, plural
+from eaglemon.core.units import count, index_ranges, memory, plural
 from eaglemon.core.views import ServerView
 from eaglemon.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UsageError
+
+_SHOWN_PIDS = 8
 
 
 @click.command(name="kill")
@@ -126,12 +128,18 @@ def _kill_foreign(
 
 
 def _confirm(server: ServerView) -> bool:
-    held = memory(server.memory_used_bytes)
+    pids = ", ".join(str(pid) for pid in server.pids[:_SHOWN_PIDS])
+    more = len(server.pids) - _SHOWN_PIDS
+    gpus = index_ranges(server.gpu_indexes) or "-"
+    running = server.load.running if server.load is not None else None
     question = (
-        f"stop {server.id} on {server.host} ({server.state}, "
-        f"{plural(len(server.pids), 'process')}, {held} of GPU memory)?"
+        f"{server.id} on {server.host}: {server.state}, profile {server.profile}\n"
+        f"  {plural(len(server.pids), 'process')}: {pids}{f' and {more} more' if more > 0 else ''}\n"
+        f"  GPUs {gpus}, {memory(server.memory_used_bytes)} to be freed, "
+        f"requests in flight: {count(running)}\n"
+        "stop it?"
     )
-    return click.confirm(question, err=True)
+    return click.confirm(question, err=True, default=False)
 
 
 def _result(server: ServerView) -> int:
