@@ -13,7 +13,6 @@ from eaglemon.errors import ServerError
 from eaglemon.io.clock import Clock
 
 Seen = Callable[[ProbeProgress], None]
-_UNDER_WAY = frozenset({"warming-up", "running"})
 
 
 class ProbeRuns:
@@ -30,6 +29,7 @@ class ProbeRuns:
         self._clock = clock
         self._changed = changed
         self._reached: dict[str, ProbeTarget] = {}
+        self._under_way: set[str] = set()
 
     async def reach(self, url: str, host: Host, *, api_key: str | None) -> str:
         """Look at the server at ``url`` as seen from ``host``; the URL is its id from now on."""
@@ -55,8 +55,6 @@ class ProbeRuns:
         state = keeper.machine.state
         if not state.answering:
             raise ServerError(f"{keeper.id} is {state.value}", hint="a probe needs a ready server")
-        if keeper.probe is not None and keeper.probe.state in _UNDER_WAY:
-            raise ServerError(f"{keeper.id} is being probed already")
 
         def show(progress: ProbeProgress) -> None:
             keeper.probe = progress
@@ -79,7 +77,13 @@ class ProbeRuns:
             show(progress)
             self._changed()
 
-        return await Probe(target, plan, clock=self._clock, show=shown).run()
+        if target.id in self._under_way:
+            raise ServerError(f"{target.id} is being probed already")
+        self._under_way.add(target.id)
+        try:
+            return await Probe(target, plan, clock=self._clock, show=shown).run()
+        finally:
+            self._under_way.discard(target.id)
 
 
 def _nobody(progress: ProbeProgress) -> None:

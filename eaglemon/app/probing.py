@@ -23,7 +23,7 @@ from eaglemon.core.probe import (
 from eaglemon.core.speculation import AcceptCounts
 from eaglemon.core.units import plural
 from eaglemon.engines.base import Gauges
-from eaglemon.errors import AgentError, HostError, LinkLostError, ProbeError
+from eaglemon.errors import AgentError, EaglemonError, HostError, LinkLostError, ProbeError
 from eaglemon.io.clock import Clock
 from eaglemon.io.http import HttpLimits
 from eaglemon.io.workloads import RANDOM
@@ -86,9 +86,9 @@ class Probe:
                 f"the probe was not done within {plan.total_limit_s:.0f} s",
                 hint="ask for fewer requests or tokens",
             ) from error
-        except (AgentError, LinkLostError) as error:
+        except EaglemonError as error:
             self._show("failed", error=error.message)
-            raise ProbeError(f"the probe broke off: {error.message}") from error
+            raise ProbeError(f"the probe broke off: {error}") from error
         except asyncio.CancelledError:
             self._show("cancelled")
             raise
@@ -128,8 +128,11 @@ class Probe:
             return
         try:
             await self._follow(requests, state)
-        except AgentError as error:
-            if error.kind not in _CANNOT_RUN or self._records:
+        except (AgentError, HostError) as error:
+            cannot = isinstance(error, AgentError) and error.kind in _CANNOT_RUN
+            # A host without an agent still has its connection; one that is lost has neither.
+            without = isinstance(error, HostError) and not isinstance(error, LinkLostError)
+            if self._records or not (cannot or without) or isinstance(self._load, ConsoleLoad):
                 raise
             self._notes.append(f"the load comes from this machine: {error.message}")
             self._load = ConsoleLoad(self._target, self._plan, self._clock)
@@ -163,13 +166,16 @@ class Probe:
         kept = "; the nonce keeps it out of the figures" if self._plan.nonce else ""
         self._notes.append(f"the prefix cache was not emptied: {call.path} {reason}{kept}")
 
-    async def _round_trip_s(self) -> float:
-        """Return the shortest of a few round trips to the host's agent."""
+    async def _round_trip_s(self) -> float | None:
+        """Return the shortest of a few round trips to the host's agent, ``None`` without one."""
         trips = []
-        for _ in range(_PINGS):
-            asked = self._clock.monotonic()
-            await self._target.host.link.ping()
-            trips.append(self._clock.monotonic() - asked)
+        try:
+            for _ in range(_PINGS):
+                asked = self._clock.monotonic()
+                await self._target.host.link.ping()
+                trips.append(self._clock.monotonic() - asked)
+        except HostError:
+            return None
         return min(trips)
 
     async def _gauges(self) -> Gauges | None:

@@ -75,7 +75,7 @@ def probe_line(probe: ProbeProgress, told: int) -> tuple[int, str]:
     """Return how much has been told of a probe now, and the line for it if there is news."""
     plan = probe.plan
     share = probe.done * _PROBE_LINES // max(1, plan.requests)
-    if plan.duration_s is not None:
+    if plan.duration_s:
         share = max(share, int(probe.elapsed_s * _PROBE_LINES / plan.duration_s))
     if share == told or probe.state == "warming-up":
         return told, ""

@@ -2,13 +2,15 @@
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from eaglemon.core.probe import ProbePlan, ProbeProgress, RequestStatus
-from eaglemon.errors import HostError, ProbeError, UsageError
+from eaglemon.errors import AgentError, HostError, ProbeError, ServerError, UsageError
+from eaglemon.io.agent_link import AgentLink
 from tests.probes.scripted_server import (
     ABORT,
     DIE,
@@ -29,6 +31,7 @@ from tests.probes.scripted_server import (
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "sglang-0.5.16-h200"
 FROM = pytest.mark.parametrize("from_host", [True, False], ids=["from-host", "from-here"])
+Items = AsyncGenerator[Mapping[str, object], None]
 GOOD = good(1, 4, 6, spec_verify_ct=2)
 
 
@@ -203,6 +206,45 @@ async def test_a_duration_bounds_the_load(tmp_path: Path, *, from_host: bool) ->
     assert 2 <= done.figures.ok < 200
     assert 0.5 < done.figures.duration_s < 3.0
     assert not any("were up" in note for note in done.notes)
+
+
+async def test_a_lost_link_ends_the_probe_and_the_next_may_begin(tmp_path: Path) -> None:
+    seen: list[ProbeProgress] = []
+    async with (
+        ScriptedServer(lambda n: GOOD if n != 2 else [OK, HANG]) as server,
+        local_hub(tmp_path) as hub,
+        asyncio.timeout(30),
+    ):
+        target = await hub.reach(server.url, host="local")
+        running = asyncio.create_task(hub.probe(target, plan(concurrency=1), seen=seen.append))
+        while not (seen and seen[-1].done == 2):
+            await asyncio.sleep(0.02)
+        with pytest.raises(ServerError, match="is being probed already"):
+            await hub.probe(target, plan())
+        await hub._hosts["local"].link.close()
+        with pytest.raises(ProbeError, match="broke off: the link to local was closed"):
+            await running
+        assert seen[-1].state == "failed"
+        hub._hosts["local"].retry()
+        while not hub._hosts["local"].is_up:
+            await asyncio.sleep(0.02)
+        assert (await hub.probe(target, plan())).figures.ok == 4
+
+
+async def test_a_host_that_cannot_run_the_generator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(link: object, *_: object, **__: object) -> Items:
+        if link is not None:
+            raise AgentError("this agent does not know 'program.run'", kind="unknown-op")
+        yield {}
+
+    monkeypatch.setattr(AgentLink, "run_program", refused)
+    async with ScriptedServer(lambda _: GOOD) as server:
+        done = await probe(server, plan(), tmp_path)
+    assert done.driver == "this machine, over the connection"
+    assert any("does not know 'program.run'" in note for note in done.notes)
+    assert done.figures.ok == 4
 
 
 def counters(tokens: int, *, running: int = 0) -> str:
