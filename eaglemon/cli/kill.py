@@ -130,16 +130,17 @@ def _kill_foreign(
 def _confirm(server: ServerView) -> bool:
     pids = ", ".join(str(pid) for pid in server.pids[:_SHOWN_PIDS])
     more = len(server.pids) - _SHOWN_PIDS
+    rest = f" and {more} more" if more > 0 else ""
     gpus = index_ranges(server.gpu_indexes) or "-"
     running = server.load.running if server.load is not None else None
     question = (
         f"{server.id} on {server.host}: {server.state}, profile {server.profile}\n"
-        f"  {plural(len(server.pids), 'process')}: {pids}{f' and {more} more' if more > 0 else ''}\n"
+        f"  {plural(len(server.pids), 'process')}: {pids}{rest}\n"
         f"  GPUs {gpus}, {memory(server.memory_used_bytes)} to be freed, "
         f"requests in flight: {count(running)}\n"
-        "stop it?"
+        f"stop {server.id}?"
     )
-    return click.confirm(question, err=True, default=False)
+    return click.confirm(question, err=True)
 
 
 def _result(server: ServerView) -> int:

@@ -204,7 +204,8 @@ def test_kill_of_an_ended_server_is_fine(run: CommandLine) -> None:
 
 def test_kill_asks_on_a_terminal(run: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("click.confirm", lambda question, err: "1 process, 1.0 GiB" not in question)
+    asked = "1 process: 77\n  GPUs 0, 1.0 GiB to be freed, requests in flight: -"
+    monkeypatch.setattr("click.confirm", lambda question, err: asked not in question)
     result = run("kill", "sglang")
     assert result.code == 130
     assert "nothing was stopped" in result.err
