@@ -161,6 +161,27 @@ def pooled_variance(groups: Sequence[Sequence[float]]) -> tuple[float, int] | No
     return square / df, df
 
 
+def block_variance(table: Sequence[Sequence[float]]) -> tuple[float, int] | None:
+    """Return the variance left of arms by rounds once both are taken out, and its freedom.
+
+    ``table`` has a row for each arm and a column for each round. What makes a whole round slow
+    makes all arms slow and is no noise of their comparison. ``None`` below two rows or columns.
+    """
+    rows, columns = len(table), len(table[0]) if table else 0
+    df = (rows - 1) * (columns - 1)
+    if df < 1:
+        return None
+    by_row = [statistics.fmean(row) for row in table]
+    by_column = [statistics.fmean(row[place] for row in table) for place in range(columns)]
+    whole = statistics.fmean(by_row)
+    square = math.fsum(
+        (value - by_row[row] - by_column[place] + whole) ** 2
+        for row, values in enumerate(table)
+        for place, value in enumerate(values)
+    )
+    return square / df, df
+
+
 def widened(interval: Interval, extra_half: float) -> Interval:
     """Return the interval with an independent uncertainty added, as squares are."""
     return Interval(

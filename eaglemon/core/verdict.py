@@ -16,6 +16,7 @@ from eaglemon.core.stats import (
     DRAWS,
     LEVEL,
     Interval,
+    block_variance,
     mean_interval,
     pooled_variance,
     ratio_interval,
@@ -23,6 +24,9 @@ from eaglemon.core.stats import (
     smallest_effect,
     widened,
 )
+
+ENOUGH = 3
+"""Degrees of freedom from which the rounds' own effect is taken out: fewer cost more than it."""
 
 
 class Verdict(StrEnum):
@@ -160,9 +164,8 @@ def compare(
 ) -> Comparison:
     """Return ``arm`` against ``reference``.
 
-    The interval is a bootstrap over prompts, widened by what restarts were seen to do: the
-    variance between repeats of an arm, pooled over all arms, with Student's factor for how few
-    repeats there are.
+    The interval is a bootstrap over prompts, widened by what repeats were seen to do, with
+    Student's factor for how few of them there are (``repeat_variance``).
     """
     ours = [trial for trial in trials if trial.arm == arm]
     theirs = [trial for trial in trials if trial.arm == reference]
@@ -177,10 +180,11 @@ def compare(
             prompts=len(paired),
             unpaired=unpaired,
         )
-    pooled = pooled_variance(_means_by_arm(trials))
+    pooled = repeat_variance(trials)
     if pooled is not None:
         variance, df = pooled
-        half = restart_half(variance, df, (len(ours), len(theirs)), level=level)
+        repeats = len(_common_rounds(ours, theirs))
+        half = restart_half(variance, df, (repeats, repeats), level=level)
         interval = widened(interval, half)
     ratio = interval.exp()
     overhead = None
@@ -201,10 +205,42 @@ def compare(
 
 
 def paired_logs(trials: Sequence[Trial], arm: int, reference: int) -> list[float]:
-    """Return ``log(arm / reference)`` of each prompt that both answered."""
-    mine = _log_speeds([trial for trial in trials if trial.arm == arm])
-    other = _log_speeds([trial for trial in trials if trial.arm == reference])
+    """Return ``log(arm / reference)`` of each prompt that both answered.
+
+    Compared within rounds, so that a slow hour does not count for one arm only.
+    """
+    ours = [trial for trial in trials if trial.arm == arm]
+    theirs = [trial for trial in trials if trial.arm == reference]
+    rounds = _common_rounds(ours, theirs)
+    mine = _log_speeds([trial for trial in ours if trial.round in rounds])
+    other = _log_speeds([trial for trial in theirs if trial.round in rounds])
     return [mine[key] - other[key] for key in mine if key in other]
+
+
+def repeat_variance(trials: Sequence[Trial]) -> tuple[float, int] | None:
+    """Return the variance of a repeat (of mean log speeds) and its degrees of freedom.
+
+    From arms by rounds with the rounds' own effect taken out, where that leaves ``ENOUGH`` degrees
+    of freedom; the choice depends on numbers of arms and rounds only. Else between the repeats of
+    each arm, pooled. ``None`` where no arm was repeated.
+    """
+    logs = {(trial.arm, trial.round): _trial_logs(trial) for trial in trials}
+    arms = sorted({arm for arm, _ in logs})
+    rounds = sorted({number for _, number in logs})
+    whole = [arm for arm in arms if all(logs.get((arm, number)) for number in rounds)]
+    if (len(whole) - 1) * (len(rounds) - 1) >= ENOUGH:
+        common = set.intersection(*(set(logs[arm, number]) for arm in whole for number in rounds))
+        if common:
+            return block_variance(
+                [
+                    [
+                        statistics.fmean(logs[arm, number][key] for key in common)
+                        for number in rounds
+                    ]
+                    for arm in whole
+                ]
+            )
+    return pooled_variance(_means_by_arm(trials))
 
 
 def findings_of(
@@ -283,6 +319,10 @@ def _trial_logs(trial: Trial) -> dict[str, float]:
         if speed:
             found.setdefault(record.prompt_id, []).append(math.log(speed))
     return {prompt: statistics.fmean(values) for prompt, values in found.items()}
+
+
+def _common_rounds(ours: Sequence[Trial], theirs: Sequence[Trial]) -> set[int]:
+    return {trial.round for trial in ours} & {trial.round for trial in theirs}
 
 
 def _log_speeds(trials: Sequence[Trial]) -> dict[str, float]:

@@ -18,6 +18,7 @@ from eaglemon.report.tables import (
     asked_line,
     difference_rows,
     noise_lines,
+    positions_of,
     result_rows,
     setup_rows,
     verdict_lines,
@@ -79,7 +80,7 @@ def html_report(record: ExperimentRecord, findings: Findings) -> str:
     if any(one.per_position for one in findings.arms):
         parts += [
             "<h2>Acceptance by position</h2>",
-            positions([(names[one.arm], one.per_position) for one in findings.arms]),
+            positions([(names[one.arm], positions_of(record, one)) for one in findings.arms]),
         ]
     parts += [
         "<h2>Set-up</h2>",

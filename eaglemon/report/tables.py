@@ -24,6 +24,7 @@ HEADER = (
     "95 % INTERVAL",
     "VERDICT",
 )
+_SHOWN_POSITIONS = 6
 RIGHT = frozenset({1, 3, 4, 5, 6, 7, 8, 9})
 """Columns of numbers."""
 
@@ -129,6 +130,21 @@ def interval_text(interval: Interval | None) -> str:
     return UNKNOWN if interval is None else f"{interval.low:.2f} to {interval.high:.2f}"
 
 
+def positions_of(record: ExperimentRecord, figures: ArmFigures) -> tuple[float, ...]:
+    """Return acceptance by position, as deep as the arm drafts.
+
+    Of a tree an engine counts more positions than a path through it has.
+    """
+    speculation = record.plan.arms[figures.arm].profile.speculation
+    return figures.per_position[: speculation.steps if speculation is not None else None]
+
+
+def _position_cell(record: ExperimentRecord, figures: ArmFigures) -> str:
+    shares = positions_of(record, figures)
+    more = " ..." if len(shares) > _SHOWN_POSITIONS else ""
+    return " ".join(percent(share) for share in shares[:_SHOWN_POSITIONS]) + more or UNKNOWN
+
+
 def _asked(request: ProbeDefaults) -> str:
     return (
         f"{request.workload}, {request.requests} prompts, {request.concurrency} at a time, "
@@ -159,7 +175,7 @@ def _row(
     return (
         record.names[figures.arm],
         accept,
-        " ".join(percent(share) for share in figures.per_position) or UNKNOWN,
+        _position_cell(record, figures),
         rate(figures.decode_tok_s),
         rate(figures.total_tok_s),
         latency(figures.ttft_s.median if figures.ttft_s else None),

@@ -1,6 +1,7 @@
 """Verdicts: what they rest on, how often they are wrong, and what they are able to see."""
 
 import math
+import statistics
 from random import Random
 
 import pytest
@@ -44,6 +45,34 @@ def test_a_difference_of_the_stated_smallest_effect_is_mostly_seen() -> None:
         assert 0.04 < found.smallest_effect < 0.2
         seen += found.verdict is Verdict.FASTER
     assert seen / runs >= 0.75
+
+
+def test_a_slow_round_is_no_noise_where_arms_are_compared_within_it() -> None:
+    """Four equal arms on a computer whose speed changes by half from round to round."""
+    rng, verdicts, runs = Random(8), dict.fromkeys(Verdict, 0), 300
+    widths = []
+    for _ in range(runs):
+        trials = []
+        for number in range(2):
+            slow = rng.gauss(0, 0.5)
+            for index in range(4):
+                drift = slow + rng.gauss(0, 0.01)
+                logs = [4.6 + drift + rng.gauss(0, 0.05) for _ in range(12)]
+                trials.append(trial(index, number, [math.exp(value) for value in logs]))
+        found = compare(trials, 1, 0, rng=rng, draws=1000)
+        verdicts[found.verdict] += 1
+        assert found.ratio is not None
+        widths.append(found.ratio.half_width)
+    assert verdicts[Verdict.FASTER] / runs <= 0.05
+    assert verdicts[Verdict.SLOWER] / runs <= 0.05
+    assert statistics.median(widths) < 0.1
+
+
+def test_only_rounds_that_both_arms_have_are_compared() -> None:
+    trials = [trial(0, 0, [100.0] * 8), trial(1, 0, [150.0] * 8), trial(0, 1, [50.0] * 8)]
+    found = compare(trials, 1, 0, rng=Random(1))
+    assert found.ratio is not None
+    assert found.ratio.value == pytest.approx(1.5, rel=1e-5)
 
 
 def test_the_ratio_is_paired_by_prompt() -> None:
