@@ -12,7 +12,6 @@ from tests.agent.driver import linked
 from tests.agent.test_agent_source import pythons
 from tests.probes.scripted_server import ScriptedServer, good
 
-
 # Shims look at the working folder to choose a Python, and programs run in /.
 OTHERS = ("shims", "/3.6.", "/3.7.")
 PYTHONS = [path for path in pythons() if not any(part in path for part in OTHERS)]
