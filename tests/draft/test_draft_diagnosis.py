@@ -1,0 +1,227 @@
+"""The decision tree: each verdict from figures that call for it, and none from less."""
+
+from dataclasses import replace
+
+import pytest
+
+from eaglemon.core.draft_diagnosis import diagnose_draft
+from eaglemon.core.draft_verdict import DraftEvidence, DraftVerdict, ServedFigures
+from eaglemon.core.draft_views import (
+    CheckView,
+    Hypothesis,
+    InspectView,
+    Scored,
+    SearchView,
+    StepFigures,
+)
+from eaglemon.core.problems import Problem, Severity
+from eaglemon.core.wiring import Capture, TargetShape
+from eaglemon.engines.wiring import wiring_of
+
+INSPECT = InspectView(
+    folder="draft",
+    architecture="LlamaForCausalLMEagle3",
+    layout="midlayer",
+    attention="llama",
+    parameters=1,
+    dtypes=("BF16",),
+    hidden_size=256,
+    target_hidden_size=256,
+    captured=3,
+    vocabulary=1024,
+    draft_vocabulary=640,
+    max_positions=2048,
+    target_layers=8,
+    target_type="llama",
+)
+GOOD = (0.78, 0.65, 0.56, 0.49, 0.42)
+BAD = (0.26, 0.09, 0.05, 0.03, 0.01)
+
+
+def named(slots: tuple[int, ...]) -> tuple[str, ...]:
+    return tuple(f"hs[{slot}]" for slot in slots)
+
+
+def check(slots: tuple[int, ...], survival: tuple[float, ...], coverage: float = 0.99) -> CheckView:
+    before = (1.0, *survival)
+    return CheckView(
+        wiring=named(slots),
+        expected="target",
+        steps=tuple(
+            StepFigures(
+                step=number + 1,
+                positions=1000,
+                accuracy=survival[0],
+                accuracy_se=0.01,
+                survival=value,
+                survival_se=0.01,
+                conditional=value / before[number],
+            )
+            for number, value in enumerate(survival)
+        ),
+        coverage=coverage,
+        accept_length=1 + sum(survival),
+        accept_length_se=0.05,
+        sequences=4,
+        tokens=1000,
+        dtype="float32",
+        device="cpu",
+        seconds=1.0,
+        feature_bytes=1,
+    )
+
+
+def found(slots: tuple[int, ...], margin: float = 9.0, *, absolute: bool = False) -> SearchView:
+    best = Scored(
+        hypothesis=Hypothesis(wiring=named(slots), absolute_ids=absolute),
+        accuracy=0.78,
+        reciprocal_rank=0.8,
+    )
+    return SearchView(
+        best=best,
+        others=(),
+        margin_se=margin,
+        settings_margin_se=margin,
+        slots=slots,
+        tried=10,
+        positions=1000,
+        seconds=1.0,
+    )
+
+
+def capture(*slots: int, crash: str = "", variant: str = "V1") -> Capture:
+    return Capture(
+        engine="vLLM", versions="0.32", variant=variant, slots=slots, key="ids", crash=crash
+    )
+
+
+def served(survival: tuple[float, ...], tok_s: float | None = None) -> ServedFigures:
+    return ServedFigures(accept_length=1 + sum(survival), survival=survival, tok_s=tok_s)
+
+
+RIGHT = DraftEvidence(
+    algorithm="EAGLE3",
+    inspect=INSPECT,
+    captures=(capture(0, 2, 4),),
+    checks=(check((0, 2, 4), GOOD),),
+    search=found((0, 2, 4)),
+    served=served(GOOD, 150.0),
+    baseline_tok_s=90.0,
+)
+
+
+def test_a_good_draft_is_fine_and_the_overhead_is_told() -> None:
+    diagnosis = diagnose_draft(RIGHT)
+    assert diagnosis.verdict is DraftVerdict.FINE
+    assert diagnosis.certain
+    assert diagnosis.overhead == pytest.approx(3.90 * 90 / 150)
+    assert diagnosis.offline == diagnosis.served == GOOD
+
+
+def test_the_founding_story() -> None:
+    """0.61 of the baseline, and the wiring is to blame: named with its fix for this engine."""
+    change = wiring_of("vllm").wire({}, (0, 2, 4), TargetShape(layers=8, model_type="llama"))
+    diagnosis = diagnose_draft(
+        replace(
+            RIGHT,
+            captures=(capture(2, 4, 5),),
+            checks=(check((0, 2, 4), GOOD), check((2, 4, 5), BAD)),
+            served=served(BAD, 54.8),
+            change=change,
+            set_layers="eaglemon draft set-layers draft --hs 0,2,4",
+        )
+    )
+    assert diagnosis.verdict is DraftVerdict.WIRING
+    assert diagnosis.sentence == "layers wired as [2, 4, 5] but trained on [0, 2, 4]"
+    assert (diagnosis.captured, diagnosis.trained) == ((2, 4, 5), (0, 2, 4))
+    assert diagnosis.offline_as_served == BAD
+    assert "writes [0, 2, 4] to eagle_aux_hidden_state_layer_ids" in diagnosis.fixes[0]
+    assert diagnosis.fixes[-1] == "restart the server and probe it"
+    assert any("9.0 standard errors" in line for line in diagnosis.evidence)
+    assert diagnosis.certain
+
+
+def test_a_narrow_margin_is_not_certain() -> None:
+    diagnosis = diagnose_draft(
+        replace(RIGHT, captures=(capture(2, 4, 5),), search=found((0, 2, 4), 3.0))
+    )
+    assert diagnosis.verdict is DraftVerdict.WIRING
+    assert not diagnosis.certain
+
+
+def test_of_two_variants_the_one_that_fits_the_served_figures_is_taken() -> None:
+    both = (capture(0, 2, 4, variant="V1"), capture(2, 4, 5, variant="V2"))
+    checks = (check((0, 2, 4), GOOD), check((2, 4, 5), BAD))
+    right = diagnose_draft(replace(RIGHT, captures=both, checks=checks))
+    assert right.verdict is DraftVerdict.FINE
+    wrong = diagnose_draft(replace(RIGHT, captures=both, checks=checks, served=served(BAD)))
+    assert wrong.verdict is DraftVerdict.WIRING
+
+
+def test_ids_that_crash_are_wiring() -> None:
+    diagnosis = diagnose_draft(replace(RIGHT, captures=(capture(1, 3, crash="dies"),)))
+    assert diagnosis.verdict is DraftVerdict.WIRING
+    assert "cannot serve these layer ids: dies" in diagnosis.sentence
+
+
+def test_the_wrong_algorithm_comes_first() -> None:
+    diagnosis = diagnose_draft(
+        replace(RIGHT, algorithm="EAGLE", served=served((0.0,)), captures=(capture(2, 4, 5),))
+    )
+    assert diagnosis.verdict is DraftVerdict.ALGORITHM
+    assert "served accept length 1.00" in diagnosis.evidence
+
+
+def test_vocabulary() -> None:
+    absolute = diagnose_draft(replace(RIGHT, search=found((0, 2, 4), absolute=True)))
+    assert absolute.verdict is DraftVerdict.VOCABULARY
+    problem = Problem(where="d2t", message="is all zeros", slug="vocabulary")
+    broken = diagnose_draft(replace(RIGHT, inspect=replace(INSPECT, problems=(problem,))))
+    assert broken.verdict is DraftVerdict.VOCABULARY
+    narrow = diagnose_draft(replace(RIGHT, checks=(check((0, 2, 4), GOOD, coverage=0.8),)))
+    assert narrow.verdict is DraftVerdict.VOCABULARY
+    assert "80.0%" in narrow.sentence
+
+
+def test_a_collapse_after_the_first_step_is_recurrence() -> None:
+    diagnosis = diagnose_draft(replace(RIGHT, served=served((0.77, 0.2, 0.02, 0.0, 0.0))))
+    assert diagnosis.verdict is DraftVerdict.RECURRENCE
+    assert not diagnosis.certain
+
+
+def test_prompts_beyond_the_draft_s_positions() -> None:
+    problem = Problem(
+        where="max_position_embeddings",
+        message="short",
+        severity=Severity.WARNING,
+        slug="draft-context",
+    )
+    figures = replace(served((0.4, 0.3, 0.25, 0.2, 0.1)), longest_prompt_tokens=5000)
+    diagnosis = diagnose_draft(
+        replace(RIGHT, inspect=replace(INSPECT, problems=(problem,)), served=figures)
+    )
+    assert diagnosis.verdict is DraftVerdict.CONTEXT
+
+
+def test_a_good_draft_slower_than_break_even_is_overhead() -> None:
+    diagnosis = diagnose_draft(replace(RIGHT, served=served(GOOD, 80.0)))
+    assert diagnosis.verdict is DraftVerdict.OVERHEAD
+    assert "break-even is 4.39 and it has 3.90" in diagnosis.sentence
+
+
+def test_a_draft_that_is_weak_offline_too() -> None:
+    low = (0.3, 0.09, 0.03, 0.01, 0.0)
+    diagnosis = diagnose_draft(
+        replace(RIGHT, checks=(check((0, 2, 4), low),), served=served(low, 70.0))
+    )
+    assert diagnosis.verdict is DraftVerdict.WEAK
+
+
+def test_served_figures_alone() -> None:
+    alone = DraftEvidence(algorithm="EAGLE3", inspect=INSPECT, served=served((0.04, 0.0)))
+    useless = diagnose_draft(alone)
+    assert useless.verdict is DraftVerdict.WIRING
+    assert not useless.certain
+    nothing = diagnose_draft(replace(alone, served=None))
+    assert nothing.verdict is DraftVerdict.UNKNOWN
+    assert nothing.overhead is None
