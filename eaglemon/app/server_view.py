@@ -10,7 +10,7 @@ from eaglemon.core.eta import Eta, estimate
 from eaglemon.core.phases import PHASE_TITLES, Phase
 from eaglemon.core.stall import stall_limit
 from eaglemon.core.startup import StartupTrack
-from eaglemon.core.units import duration, memory, plural
+from eaglemon.core.units import duration, duration_range, memory, plural
 from eaglemon.core.views import (
     AcceptanceView,
     CauseView,
@@ -51,7 +51,7 @@ def server_view(keeper: Keeper, *, now: float, wall: float) -> ServerView:
         profile=profile.name,
         engine=profile.engine,
         state=machine.state,
-        detail=_detail(keeper, cause, now, stalled=stalled),
+        detail=_detail(keeper, cause, now, eta, stalled=stalled),
         stalled=stalled,
         command_line=command_line,
         port=profile.port,
@@ -101,7 +101,7 @@ def _gpu_indexes(keeper: Keeper) -> tuple[int, ...]:
     return tuple(gpu.index for gpu in sample.gpus if gpu.uuid in held) if sample else ()
 
 
-def _detail(keeper: Keeper, cause: CauseView | None, now: float, *, stalled: bool) -> str:
+def _detail(keeper: Keeper, cause: CauseView | None, now: float, eta: Eta, *, stalled: bool) -> str:
     machine = keeper.machine
     detail = machine.detail
     match machine.state:
@@ -113,6 +113,8 @@ def _detail(keeper: Keeper, cause: CauseView | None, now: float, *, stalled: boo
                 detail += f", nothing has moved for {duration(now - _moved_at(keeper))}"
             elif spun_s > limit_s:
                 detail += f", only the CPU has moved for {duration(spun_s)}"
+            elif eta.ready_s is not None:
+                detail += f", ready in {duration_range(*eta.ready_s)}"
         case ServerState.WARMING:
             detail = detail or "asking for the first token"
         case ServerState.UNHEALTHY if machine.was_ready and not machine.hung:

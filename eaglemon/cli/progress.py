@@ -4,7 +4,7 @@ import re
 
 from eaglemon.core.phases import PHASE_TITLES
 from eaglemon.core.probe import ProbeProgress
-from eaglemon.core.units import duration, length, plural, rate
+from eaglemon.core.units import duration, duration_range, length, plural, rate
 from eaglemon.core.views import PhaseState, PhaseView, ServerState, ServerView
 
 _LONG_S = 5.0
@@ -48,7 +48,8 @@ class Progress:
         lasting = phase.state is PhaseState.ACTIVE and (phase.elapsed_s or 0.0) >= _LONG_S
         if lasting and self._first(f"active {phase.phase}"):
             total = f", {phase.done} of {phase.total}" if phase.total else ""
-            return [f"{_stamp(phase.started_s)} {title}: under way{total}"]
+            left = f", {duration_range(*phase.eta_s)} left" if phase.eta_s else ""
+            return [f"{_stamp(phase.started_s)} {title}: under way{total}{left}"]
         if phase.state is PhaseState.FAILED and self._first(f"failed {phase.phase}"):
             return [f"{_stamp(phase.started_s + (phase.elapsed_s or 0.0))} {title}: failed"]
         return []

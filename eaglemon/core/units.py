@@ -53,6 +53,12 @@ def duration(seconds: float | None) -> str:
     return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
 
 
+def duration_range(low_s: float, high_s: float) -> str:
+    """Return a range of seconds: ``20 s to 1 min 5 s``, one value where both read alike."""
+    low, high = duration(low_s), duration(high_s)
+    return low if low == high else f"{low} to {high}"
+
+
 def span(seconds: float) -> str:
     """Return the length of a window as it is spoken of: ``5 s``, ``60 s``, ``15 m``, ``2 h``."""
     if seconds <= 120 or seconds % 60:
