@@ -21,6 +21,7 @@ from eaglemon.core.stats import DRAWS
 from eaglemon.core.sweep import Skipped
 from eaglemon.core.verdict import Findings
 from eaglemon.errors import EaglemonError, UsageError
+from eaglemon.io.claims import claim
 from eaglemon.io.clock import Clock, SystemClock
 from eaglemon.io.store import Store
 
@@ -173,4 +174,5 @@ class ExperimentService:
         run = ExperimentRun(
             self._console, self._store, plan, clock=self._clock, record=record, changed=told
         )
-        return await run.run()
+        with claim(self._store.path.parent, plan.id):
+            return await run.run()

@@ -71,6 +71,20 @@ async def test_a_killed_console_is_resumed_where_it_was(store: Store, step: str,
         await ExperimentService(second, store).resume()
 
 
+async def test_an_experiment_of_a_living_console_is_not_taken_over(store: Store) -> None:
+    host = FakeHost()
+    bench = FakeBench(host)
+    bench.pause["probe"] = asyncio.Event()
+    service = ExperimentService(bench, store)
+    service.begin(plan_on(service))
+    async with asyncio.timeout(5):
+        while "probe" not in bench.steps:
+            await asyncio.sleep(0.001)
+    with pytest.raises(UsageError, match="under way in another console"):
+        await ExperimentService(FakeBench(host), store).resume()
+    await service.cancel("ab-1")
+
+
 @pytest.mark.parametrize("step", STEPS)
 async def test_cancelling_leaves_no_server_behind(store: Store, step: str) -> None:
     host = FakeHost()

@@ -5,6 +5,8 @@ import statistics
 from pathlib import Path
 
 from eaglemon.core.experiment import ExperimentPlan, StopRules
+from eaglemon.core.experiment_machine import State
+from eaglemon.core.experiment_views import ExperimentView
 from eaglemon.core.verdict import Verdict
 from tests.experiments.simulated import LIMIT_S, bench, free_port
 
@@ -77,3 +79,28 @@ async def test_request_settings_share_a_running_server_which_stays(tmp_path: Pat
         record = await b.experiments.record("ab-1")
         assert {trial.server_id for trial in record.trials} == {before}
         assert record.startups == ()
+
+
+async def test_arms_on_other_gpus_run_side_by_side(tmp_path: Path) -> None:
+    async with bench(tmp_path / "h.sqlite3") as b:
+        arms = (
+            b.arm("sglang-baseline", port=free_port(), name="left", gpus="0"),
+            b.arm("sglang-baseline", port=free_port(), name="right", gpus="1"),
+        )
+        plan = ExperimentPlan(id="ab-1", arms=arms, rounds=2, stop=NEVER_NARROW, parallel=True)
+        together = 0
+
+        def watch(view: ExperimentView) -> None:
+            nonlocal together
+            busy = [lane.state for lane in view.lanes]
+            together += busy == [State.MEASURING, State.MEASURING]
+
+        async with asyncio.timeout(LIMIT_S):
+            view = await b.experiments.run(plan, changed=watch)
+        assert view.outcome == "done"
+        assert together > 0
+        record = await b.experiments.record("ab-1")
+        assert sorted((t.arm, t.round) for t in record.trials) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+        # Nothing had to make room, so each server was started once.
+        assert len(record.startups) == 2
+        assert b.living == []
