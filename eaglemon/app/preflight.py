@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from eaglemon.app.draft_check import draft_problems
 from eaglemon.app.host import Host
 from eaglemon.core.hosts import HostSample
 from eaglemon.core.problems import Problem, Severity
@@ -40,6 +41,7 @@ async def check_launch(
     return [
         *engine.check(profile, answer.engine_version),
         *_host_problems(plan, answer),
+        *await draft_problems(host.link, profile),
         *_room_problems(plan, answer),
         *gpu_problems(plan, host.sample),
         *_neighbour_problems(plan, servers),

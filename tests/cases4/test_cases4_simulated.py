@@ -210,3 +210,21 @@ async def test_an_address_that_nobody_answers_is_a_time_out() -> None:
             await d.hub.wait_at("https://x", host="sim", timeout_s=1.0)
         with pytest.raises(EaglemonError):
             await d.hub.watch("1@sim")
+
+
+async def test_a_draft_s_own_configuration_is_read_before_the_launch() -> None:
+    async with desk() as d:
+        draft = d.sim.folder / "draft-a"
+        draft.mkdir()
+        config = {"architectures": ["LlamaForCausalLMEagle3"], "max_position_embeddings": 2048}
+        (draft / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        settings = {"draft": str(draft), "algorithm": "EAGLE", "context-length": "8192"}
+        plan = d.hub.plan("sglang-eagle3", "sim", {"port": free_port(), **settings})
+        slugs = [problem.slug for problem in await d.hub.check(plan)]
+        assert slugs == ["eagle-for-eagle3-draft", "draft-context-short"]
+        fits = d.hub.plan("sglang-eagle3", "sim", {"port": free_port(), "draft": str(draft)})
+        assert await d.hub.check(fits) == []
+        missing = d.hub.plan(
+            "sglang-eagle3", "sim", {"port": free_port(), "draft": str(draft / "none")}
+        )
+        assert [p.slug for p in await d.hub.check(missing)] == ["draft-path-missing"]
