@@ -14,7 +14,7 @@ _FIRST_BYTES = 256 * 1024
 """Engines tell their configuration early in the log."""
 _LIMIT_S = 20.0
 
-_RELEASE = b"""
+RELEASE_PROGRAM = b"""
 import json, os, subprocess
 from importlib import metadata
 found = {"version": None, "revision": None}
@@ -70,7 +70,7 @@ async def _release(keeper: Keeper, notes: list[str]) -> tuple[str | None, str | 
     if profile.container is not None or profile.conda is not None:
         return None, None  # Not to be seen from the host; the engine itself may tell.
     program = keeper.host.link.run_program(
-        _RELEASE, input={"package": keeper.engine.package}, python=interpreter(profile)
+        RELEASE_PROGRAM, input={"package": keeper.engine.package}, python=interpreter(profile)
     )
     try:
         async with aclosing(program) as told:

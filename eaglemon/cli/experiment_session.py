@@ -94,8 +94,13 @@ async def confirmed_outlook(
     outlook = await experiments.outlook(plan)
     for line in outlook_lines(outlook):
         diagnostics.talk(line)
-    if ask and sys.stdin.isatty() and not click.confirm("run it?", err=True):
-        raise NotConfirmedError
+    if ask and sys.stdin.isatty():
+        if not click.confirm("run it?", err=True):
+            raise NotConfirmedError
+    elif ask and outlook.in_the_way:
+        raise UsageError(
+            f"{', '.join(outlook.in_the_way)} would be stopped", hint="confirm it with --yes"
+        )
     return outlook
 
 

@@ -38,7 +38,7 @@ def forest(rows: Sequence[tuple[str, Interval | None]], *, width: int = 720) -> 
     parts = [_line(x(1.0), 8, x(1.0), height - 32, dash=True)]
     for place, (name, interval) in enumerate(rows):
         y = 22 + _ROW * place
-        parts.append(_text(_LEFT - 10, y + 4, name, anchor="end"))
+        parts.append(_text(_LEFT - 10, y + 4, _short(name), anchor="end"))
         if interval is None:
             parts.append(_text(x(1.0) + 8, y + 4, "not measured"))
             continue
@@ -76,7 +76,7 @@ def lines(series: Sequence[Series], *, x_name: str, y_name: str, width: int = 72
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         for x, y in one.points:
             parts.append(f'<circle cx="{px(x):.1f}" cy="{py(y):.1f}" r="4" fill="{colour}"/>')
-        parts.append(_text(width - 130, 24 + 18 * place, one.name, colour=colour))
+        parts.append(_text(width - 130, 24 + 18 * place, _short(one.name, 18), colour=colour))
     parts.append(_text((left + width - 140) / 2, height - 12, x_name, anchor="middle"))
     parts.append(_text(left - 40, 14, y_name))
     return _svg(width, height, parts, f"{y_name} over {x_name}")
@@ -99,7 +99,7 @@ def timelines(startups: Sequence[Startup], *, width: int = 720) -> str:
     parts = []
     for place, start in enumerate(startups):
         y = 10 + _ROW * place
-        parts.append(_text(_LEFT - 10, y + 13, start.profile, anchor="end"))
+        parts.append(_text(_LEFT - 10, y + 13, _short(start.profile), anchor="end"))
         for phase in start.phases:
             if phase.started_s is None or phase.elapsed_s is None:
                 continue
@@ -139,6 +139,10 @@ def _ticks(low: float, high: float) -> list[float]:
     first = math.ceil(low / step) * step
     marks = [round(first + step * place, 6) for place in range(12)]
     return [mark for mark in marks if low <= mark <= high]
+
+
+def _short(name: str, most: int = 24) -> str:
+    return name if len(name) <= most else f"{name[: most - 3]}..."
 
 
 def _text(x: float, y: float, text: str, *, anchor: str = "start", colour: str = "") -> str:

@@ -44,6 +44,15 @@ def test_ab_says_beforehand_what_it_will_do(run: CommandLine) -> None:
     assert not run.console.called("launch")
 
 
+def test_what_runs_is_not_stopped_unasked(run: CommandLine) -> None:
+    # The fake console has a server on the port and the GPU of the packaged profiles.
+    refused = run("ab", "sglang-baseline", "sglang-eagle3", "--host", "gpu-a")
+    assert refused.code == 2
+    assert "WILL BE STOPPED: sglang-eagle3-20261129-101500-ab12" in refused.err
+    assert "confirm it with --yes" in refused.err
+    assert not run.console.called("stop")
+
+
 def test_sweep_refuses_what_is_no_list_of_numbers(run: CommandLine) -> None:
     told = run("sweep", "sglang-eagle3", "--host", "gpu-a", "--steps", "one")
     assert told.code == 2
