@@ -1,0 +1,146 @@
+"""Processes that are hard to find or must not be hit: real ones, through the real agent."""
+
+import ast
+import asyncio
+import importlib.resources
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eaglemon.core.runs import RunStatus
+from eaglemon.io.agent_link import AgentLink
+from tests.agent.conftest import link, runs, state  # noqa: F401 -- fixtures
+from tests.agent.driver import Runs, is_alive, python, request, until
+
+DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+LIMIT_S = 15.0
+
+
+def is_done(run: RunStatus) -> bool:
+    return bool(run.stop and (run.stop.gone_at or run.stop.left))
+
+
+async def test_a_worker_with_another_title_and_no_environment_is_found(
+    link: AgentLink,  # noqa: F811
+    runs: Runs,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    mark = tmp_path / "mark"
+    worker = f"{DEAF}; open({str(mark)!r}, 'w').close(); time.sleep(600)"
+    argv = ["VLLM::Worker_TP0", "-c", worker]
+    code = (
+        "import os, sys, time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        f"    os.execve(sys.executable, {argv!r}, {{}})\n"
+        "time.sleep(600)"
+    )
+    record = await link.start_run(request("one", *python(code)))
+    await until(mark.exists)
+    status = await runs.until("one", lambda run: len(run.processes) == 2)
+    titled = next(p for p in status.processes if p.pid != record.pid)
+    assert titled.command.startswith("VLLM::Worker_TP0")
+    assert Path(f"/proc/{titled.pid}/environ").read_bytes() == b""
+    # Nobody is left who could name it as a child; its output still goes to the run's log.
+    os.kill(record.pid or 0, signal.SIGKILL)
+    await link.stop_run("one", grace_s=0.2)
+    stop = (await runs.until("one", is_done)).stop
+    assert stop is not None
+    assert stop.left == ()
+    assert not is_alive(titled.pid)
+
+
+def _namespace() -> list[str]:
+    """Return the command that enters a PID namespace here; empty where the kernel refuses."""
+    for options in (["--pid", "--fork"], ["--user", "--map-root-user", "--pid", "--fork"]):
+        done = subprocess.run(["unshare", *options, "true"], capture_output=True, check=False)
+        if done.returncode == 0:
+            return ["unshare", *options]
+    return []
+
+
+async def test_a_server_in_another_pid_namespace_is_found_and_ended(
+    link: AgentLink,  # noqa: F811
+    runs: Runs,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    enter = _namespace()
+    if not enter:
+        pytest.skip("the kernel lets nobody here make a PID namespace")
+    mark = tmp_path / "mark"
+    code = f"import os; {DEAF}; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    await link.start_run(request("one", *enter, *python(code)))
+    await until(lambda: mark.exists() and mark.read_text() == "1")  # It is PID 1 in there.
+    status = await runs.until("one", lambda run: len(run.processes) == 2)
+    await link.stop_run("one", grace_s=0.3)
+    stop = (await runs.until("one", is_done)).stop
+    assert stop is not None
+    assert stop.gone_at is not None
+    assert not any(is_alive(process.pid) for process in status.processes)
+
+
+async def tell(link: AgentLink, job: dict[str, Any]) -> list[dict[str, Any]]:  # noqa: F811
+    source = importlib.resources.files("eaglemon.agent").joinpath("foreign.py").read_bytes()
+    return [dict(item) async for item in link.run_program(source, input=job)]
+
+
+@pytest.fixture
+async def by_hand(tmp_path: Path) -> AsyncIterator[subprocess.Popen[bytes]]:
+    """A server-like process with a deaf worker in a session of its own."""
+    mark = tmp_path / "deaf"
+    worker = f"{DEAF}; open({str(mark)!r}, 'w').close(); time.sleep(600)"
+    code = (
+        "import subprocess, sys, time\n"
+        f"subprocess.Popen([sys.executable, '-c', {worker!r}], start_new_session=True)\n"
+        "time.sleep(600)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "unmistakable-word", "serve"], start_new_session=True
+    )
+    await until(mark.exists)
+    yield process
+    if process.poll() is None:
+        process.kill()
+    await asyncio.to_thread(process.wait, LIMIT_S)
+
+
+async def test_what_was_started_by_hand_is_found_with_its_family(
+    link: AgentLink,  # noqa: F811
+    by_hand: subprocess.Popen[bytes],
+) -> None:
+    (found,) = await tell(link, {"do": "find", "words": ["unmistakable-word"]})
+    assert found["pid"] == by_hand.pid
+    assert found["argv"][-2:] == ["unmistakable-word", "serve"]
+    assert len(found["members"]) == 2
+    assert abs(found["started_at"] - time.time()) < 60
+    assert await tell(link, {"do": "find", "words": ["no-such-word-anywhere"]}) == []
+
+
+async def test_a_pid_that_is_another_process_by_now_is_not_signalled(
+    link: AgentLink,  # noqa: F811
+    by_hand: subprocess.Popen[bytes],
+) -> None:
+    (found,) = await tell(link, {"do": "find", "words": ["unmistakable-word"]})
+    job = {"do": "stop", "pid": by_hand.pid, "grace_s": 0.2}
+    other = await tell(link, {**job, "start_ticks": found["start_ticks"] + 1})
+    assert other == [{"step": "gone", "left": []}]
+    assert by_hand.poll() is None
+
+    waiting = asyncio.create_task(asyncio.to_thread(by_hand.wait, LIMIT_S))
+    steps = await tell(link, {**job, "start_ticks": found["start_ticks"]})
+    assert [step["step"] for step in steps] == ["term", "kill", "gone"]
+    assert [step["count"] for step in steps[:2]] == [2, 1]
+    await waiting
+    assert not any(is_alive(pid) for pid in found["members"])
+
+
+def test_the_program_parses_as_an_old_python() -> None:
+    source = importlib.resources.files("eaglemon.agent").joinpath("foreign.py").read_text("utf-8")
+    ast.parse(source, feature_version=(3, 8))
