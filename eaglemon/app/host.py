@@ -19,7 +19,7 @@ from eaglemon.errors import EaglemonError, HostError, LinkLostError
 from eaglemon.io.clock import Clock
 from eaglemon.io.connect import open_link
 from eaglemon.io.host_link import HostLink
-from eaglemon.io.transport import Transport
+from eaglemon.io.transport import TellingTransport, Transport
 
 _log = logging.getLogger(__name__)
 
@@ -151,6 +151,8 @@ class Host:
         while True:
             self._set(LinkState.CONNECTING, self._detail)
             transport = self._connect(self.spec)
+            if isinstance(transport, TellingTransport):
+                transport.tells(self._waits_for)
             reason = ""
             try:
                 await transport.connect()
@@ -174,6 +176,11 @@ class Host:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._retry_now.wait()
+
+    def _waits_for(self, what: str) -> None:
+        """Show what a connection waits for, of a person."""
+        if what and self._state is LinkState.CONNECTING:
+            self._set(LinkState.CONNECTING, what)
 
     def _missing(self) -> str:
         """Say what a host that is up lacks: python3, its driver."""

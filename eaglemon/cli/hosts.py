@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import click
 
 from eaglemon.app.requirements import examine
 from eaglemon.cli import diagnostics, output
 from eaglemon.cli.invocation import Invocation, host_option, json_option
+from eaglemon.cli.questions import terminal_asker
 from eaglemon.cli.tables import columns
 from eaglemon.core.host_report import HostReport, Requirement
 from eaglemon.core.hosts import HostSpec
@@ -69,7 +71,8 @@ async def _examine_all(
 ) -> Sequence[HostReport]:
     # Published pairs say nothing about where an engine is installed.
     own = [one for one in profiles if not one.reference]
-    return await asyncio.gather(*(examine(one, own, connect=transport_to) for one in hosts))
+    connect = partial(transport_to, ask=terminal_asker())
+    return await asyncio.gather(*(examine(one, own, connect=connect) for one in hosts))
 
 
 def _lines(reports: Sequence[HostReport]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +23,8 @@ class Invocation:
     """The global options of one call of ``eaglemon``."""
 
     config: Path | None = None
+    accept_new: bool = False
+    """Whether keys of hosts never seen before are written to known_hosts."""
 
     def profiles(self) -> ProfileStore:
         """Read the profiles; warns of files that are broken."""
@@ -34,9 +36,12 @@ class Invocation:
     def hosts(self, names: Sequence[str]) -> tuple[HostSpec, ...]:
         """Return the named hosts, or all that are configured when none is named."""
         configured = load_hosts(config=self.config)
-        if not names:
-            return configured
-        return tuple(host_named(name, configured) for name in dict.fromkeys(names))
+        asked = configured
+        if names:
+            asked = tuple(host_named(name, configured) for name in dict.fromkeys(names))
+        if self.accept_new:
+            return tuple(replace(spec, accept_new=True) for spec in asked)
+        return asked
 
 
 class DurationType(click.ParamType[float]):

@@ -102,6 +102,10 @@ def _keep_read_only(ctx: click.Context, _: click.Parameter, read_only: bool) -> 
     ctx.meta[READ_ONLY] = read_only
 
 
+def _keep_accept_new(ctx: click.Context, _: click.Parameter, accept_new: bool) -> None:  # noqa: FBT001
+    ctx.obj.accept_new = accept_new
+
+
 @click.command(
     cls=LazyGroup,
     invoke_without_command=True,
@@ -129,6 +133,13 @@ def _keep_read_only(ctx: click.Context, _: click.Parameter, read_only: bool) -> 
     expose_value=False,
     is_eager=True,
     help="Take away everything that starts or ends servers, in the console too.",
+)
+@click.option(
+    "--accept-new",
+    is_flag=True,
+    callback=_keep_accept_new,
+    expose_value=False,
+    help="Write the keys of hosts never seen before to known_hosts; changed ones are refused.",
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 @click.pass_context

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TypeVar
 
 import click
@@ -13,6 +14,7 @@ from eaglemon.app.hub import Hub
 from eaglemon.app.read_only import ReadOnlyHub
 from eaglemon.cli import diagnostics
 from eaglemon.cli.progress import Progress
+from eaglemon.cli.questions import terminal_asker
 from eaglemon.core.foreign import parse_foreign_id
 from eaglemon.core.hosts import HostSpec, LinkState
 from eaglemon.core.views import ServerView, Snapshot
@@ -20,6 +22,7 @@ from eaglemon.errors import EXIT_INTERRUPTED, EaglemonError, HostError
 from eaglemon.io.config import ProfileStore
 from eaglemon.io.connect import transport_to
 from eaglemon.io.store import Store
+from eaglemon.io.transport import Asker
 from eaglemon.io.workloads import load_workload
 
 Result = TypeVar("Result")
@@ -34,14 +37,18 @@ class InterruptedByPersonError(EaglemonError):
 
 @asynccontextmanager
 async def open_console(
-    hosts: Sequence[HostSpec], profiles: ProfileStore
+    hosts: Sequence[HostSpec], profiles: ProfileStore, *, ask: Asker | None = None
 ) -> AsyncIterator[Eaglemon]:
-    """Open the domain API on ``hosts``; servers keep running after it is closed."""
+    """Open the domain API on ``hosts``; servers keep running after it is closed.
+
+    ``ask`` asks a person about keys; the terminal does by default, where there is one.
+    """
     kind = ReadOnlyHub if is_read_only() else Hub
     store = Store()
+    connect = partial(transport_to, ask=ask or terminal_asker())
     try:
         async with kind(
-            hosts, profiles, connect=transport_to, workload=load_workload, history=store
+            hosts, profiles, connect=connect, workload=load_workload, history=store
         ) as hub:
             yield hub
     finally:

@@ -8,11 +8,12 @@ import click
 
 from eaglemon.cli import diagnostics, session
 from eaglemon.cli.invocation import Invocation, host_option
-from eaglemon.core.hosts import HostSpec
+from eaglemon.core.hosts import HostQuestion, HostSpec
 from eaglemon.errors import EXIT_OK, UsageError
 from eaglemon.io.config import ProfileStore
 from eaglemon.io.resources import data_folder
 from eaglemon.tui.app import ConsoleApp
+from eaglemon.tui.screens.question import ask_on
 
 
 @click.command(name="tui")
@@ -38,8 +39,14 @@ def has_terminal() -> bool:
 
 async def show_console(hosts: Sequence[HostSpec], profiles: ProfileStore) -> None:
     """Run the terminal console on ``hosts`` until it is left; servers keep running."""
-    async with session.open_console(hosts, profiles) as console:
+    shown: asyncio.Future[ConsoleApp] = asyncio.get_running_loop().create_future()
+
+    async def ask(question: HostQuestion) -> str | None:
+        return await ask_on(await asyncio.shield(shown), question)
+
+    async with session.open_console(hosts, profiles, ask=ask) as console:
         app = ConsoleApp(console, themes=themes(), read_only=session.is_read_only())
+        shown.set_result(app)
         await app.run_async()
 
 

@@ -48,6 +48,24 @@ class HostSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostQuestion:
+    """What has to be asked of a person before a host can be reached."""
+
+    host: str
+    kind: str
+    """``host-key`` (answered by ``yes``) or ``passphrase`` (answered by it)."""
+    text: str
+    """The question in one line."""
+    detail: str = ""
+    """What to compare: the fingerprint and the file that the key goes into."""
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether the answer must not be seen."""
+        return self.kind == "passphrase"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
     """What the agent says of its host when it starts."""
 

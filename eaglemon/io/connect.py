@@ -7,16 +7,16 @@ from eaglemon.io.host_link import HostLink, NoPythonError
 from eaglemon.io.local import LocalTransport
 from eaglemon.io.shell_host import ShellLink
 from eaglemon.io.ssh import SshTransport
-from eaglemon.io.transport import Transport
+from eaglemon.io.transport import Asker, Transport
 
 
-def transport_to(spec: HostSpec) -> Transport:
-    """Return a transport to ``spec``, not connected yet."""
+def transport_to(spec: HostSpec, *, ask: Asker | None = None) -> Transport:
+    """Return a transport to ``spec``, not connected yet; ``ask`` asks a person if need be."""
     match spec.transport:
         case "local":
             return LocalTransport()
         case "ssh":
-            return SshTransport(spec)
+            return SshTransport(spec, ask=ask)
         case other:
             raise ConfigError(
                 f"host {spec.name}: unknown transport {other!r}", hint="use ssh or local"

@@ -6,11 +6,12 @@ imported when the first connection is made: the console paints before that.
 
 import asyncio
 import base64
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from eaglemon.core.hosts import HostSpec
+from eaglemon.core.hosts import HostQuestion, HostSpec
 from eaglemon.errors import HostError, TimeLimitError
-from eaglemon.io.transport import Completed
+from eaglemon.io.transport import Asker, Completed
 
 if TYPE_CHECKING:
     from eaglemon.io.ssh_session import SshProcess, SshSession, SshStream
@@ -21,11 +22,18 @@ _UNSAFE_IN_QUOTES = frozenset("'\\!\n\r")
 class SshTransport:
     """A host reached over SSH."""
 
-    def __init__(self, spec: HostSpec) -> None:
+    def __init__(self, spec: HostSpec, *, ask: Asker | None = None) -> None:
+        """``ask`` asks about unknown keys and passphrases; without it they are refused."""
         self.name = spec.name
         self._spec = spec
         self._session: SshSession | None = None
         self._lock = asyncio.Lock()
+        self._ask: Asker = ask or _refuse
+        self._tell: Callable[[str], None] = _say_nothing
+
+    def tells(self, tell: Callable[[str], None]) -> None:
+        """Say with ``tell`` what a person has to do: touch a security key."""
+        self._tell = tell
 
     async def connect(self) -> None:
         """Connect and log in; raises ``HostError`` that names the cause and the fix."""
@@ -33,7 +41,7 @@ class SshTransport:
 
         async with self._lock:
             if self._session is None:
-                self._session = await open_session(self._spec)
+                self._session = await open_session(self._spec, ask=self._ask, tell=self._tell)
 
     async def open_process(self, command: str) -> "SshProcess":
         """Start ``command`` with the host's ``sh``, whatever the login shell is."""
@@ -72,6 +80,15 @@ class SshTransport:
         if self._session is None:
             raise HostError(f"{self.name} is not connected")
         return self._session
+
+
+async def _refuse(question: HostQuestion) -> str | None:
+    del question
+    return None
+
+
+def _say_nothing(text: str) -> None:
+    del text
 
 
 def quote_for_login_shell(command: str) -> str:

@@ -24,6 +24,8 @@ class Target:
     has_known_hosts: bool
     keys: tuple[str, ...]
     """Private key files that exist."""
+    jumps: tuple[str, ...] = ()
+    """Jump hosts on the way, the nearest first."""
 
     @property
     def place(self) -> str:
@@ -166,13 +168,13 @@ def _explain_key(
     return HostKeyError(
         f"{target.name}: the host key of {target.place} is unknown: it offers {print_}, and "
         f"{file} has no entry for it",
-        hint=f"compare the fingerprint, then connect once with {target.ssh}, or run "
-        f"ssh-keyscan {port}{offered.host} >> {file}",
+        hint=f"compare the fingerprint, then use --accept-new once, connect once with "
+        f"{target.ssh}, or run ssh-keyscan {port}{offered.host} >> {file}",
     )
 
 
 def _explain_denied(target: Target) -> HostError:
-    locked = [key for key in target.keys if _is_encrypted(key)]
+    locked = [key for key in target.keys if is_encrypted(key)]
     tried = [key for key in target.keys if key not in locked]
     said = f"keys tried: {', '.join(tried) if tried else 'none but those of the key agent'}"
     hint = f"see that {target.ssh} works without a password (ssh-copy-id, ssh-add)"
@@ -184,7 +186,8 @@ def _explain_denied(target: Target) -> HostError:
     )
 
 
-def _is_encrypted(path: str) -> bool:
+def is_encrypted(path: str) -> bool:
+    """Tell whether a private key needs a passphrase."""
     try:
         asyncssh.read_private_key(path)
     except asyncssh.KeyEncryptionError:

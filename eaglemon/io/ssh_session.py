@@ -3,70 +3,40 @@
 import asyncio
 import contextlib
 import signal
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any
 
 import asyncssh
 
 from eaglemon.core.hosts import HostSpec
 from eaglemon.errors import HostError, LinkLostError
-from eaglemon.io.ssh_errors import Offered, Target, explain_connect, explain_loss
-from eaglemon.io.transport import Completed
+from eaglemon.io.ssh_errors import explain_loss
+from eaglemon.io.ssh_login import Login
+from eaglemon.io.transport import Asker, Completed
 
-CONNECT_LIMIT_S = 15.0
-KEEPALIVE_S = 5.0
-KEEPALIVE_MISSES = 2
 STDERR_KEPT_BYTES = 8192
-_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2", "/etc/ssh/ssh_known_hosts")
-_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 
 
-async def open_session(spec: HostSpec) -> "SshSession":
+async def open_session(spec: HostSpec, *, ask: Asker, tell: Callable[[str], None]) -> "SshSession":
     """Connect and log in; raises ``HostError`` that names the cause and the fix."""
-    address = spec.address or spec.name
-    options = _options(spec)
-    offered = Offered()
-    try:
-        # In a thread: reads files, and runs what "Match exec" names.
-        target = await asyncio.to_thread(_resolve, spec, address, options)
-    except (OSError, ValueError) as error:
-        raise explain_connect(_unresolved(spec, address), error, offered) from error
-    lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-    class Client(asyncssh.SSHClient):
-        """Notes what the library does not put into its exceptions."""
-
-        def validate_host_public_key(
-            self, host: str, addr: str, port: int, key: asyncssh.SSHKey
-        ) -> bool:
-            """Refuse a key that known_hosts does not have, and keep it for the message."""
-            offered.note(host, addr, port, key)
-            return False
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            """Keep why the connection ended."""
-            if not lost.done():
-                lost.set_result(explain_loss(spec.name, exc))
-
-    # Always a list or a function: asyncssh takes None, which the configuration can lead to, as
-    # "do not check".
-    options["known_hosts"] = list(target.known_hosts) if target.has_known_hosts else _nothing_known
-    try:
-        async with asyncio.timeout(CONNECT_LIMIT_S):
-            connection = await asyncssh.connect(address, client_factory=Client, **options)
-    except (OSError, ValueError, asyncssh.Error) as error:
-        raise explain_connect(target, error, offered) from error
-    return SshSession(spec.name, connection, lost)
+    login = Login(spec, ask=ask, tell=tell)
+    connection = await login.connect()
+    return SshSession(spec.name, connection, login.lost, login.hops)
 
 
 class SshSession:
     """One connection; all channels share it."""
 
     def __init__(
-        self, name: str, connection: asyncssh.SSHClientConnection, lost: asyncio.Future[str]
+        self,
+        name: str,
+        connection: asyncssh.SSHClientConnection,
+        lost: asyncio.Future[str],
+        hops: Sequence[asyncssh.SSHClientConnection] = (),
     ) -> None:
         self.name = name
+        self._hops = tuple(hops)
+        """Connections to the jump hosts that this one goes through, the nearest first."""
         self._connection = connection
         self._lost = lost
 
@@ -94,6 +64,8 @@ class SshSession:
                 await self._connection.wait_closed()
         except TimeoutError:
             self._connection.abort()
+        for hop in reversed(self._hops):
+            hop.abort()
 
     def loss(self) -> str | None:
         """Return why the connection ended, ``None`` while it is up."""
@@ -234,89 +206,6 @@ class _Mapped:
         if isinstance(error, asyncssh.Error | OSError):
             name = self._session.name
             raise LinkLostError(self._session.loss() or explain_loss(name, error)) from error
-
-
-def _options(spec: HostSpec) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "keepalive_interval": KEEPALIVE_S,
-        "keepalive_count_max": KEEPALIVE_MISSES,
-        "connect_timeout": CONNECT_LIMIT_S,
-        "login_timeout": CONNECT_LIMIT_S,
-        # Commands get no terminal, whatever RequestTTY says.
-        "request_pty": False,
-    }
-    if spec.ssh_config == "":
-        options["config"] = None
-    elif spec.ssh_config is not None:
-        options["config"] = [str(_existing(spec, spec.ssh_config, "ssh_config"))]
-    if spec.user is not None:
-        options["username"] = spec.user
-    if spec.port is not None:
-        options["port"] = spec.port
-    if spec.identity is not None:
-        options["client_keys"] = [str(_existing(spec, spec.identity, "identity"))]
-        # The key agent may hold it unlocked.
-        options["ignore_encrypted"] = True
-    return options
-
-
-def _resolve(spec: HostSpec, address: str, settings: dict[str, Any]) -> Target:
-    """Return what the configuration makes of a host."""
-    options = asyncssh.SSHClientConnectionOptions(host=address, **settings)
-    if spec.known_hosts is not None:
-        files = [str(_existing(spec, spec.known_hosts, "known_hosts"))]
-    elif isinstance(options.known_hosts, list) and options.known_hosts:
-        files = [str(Path(str(file)).expanduser()) for file in options.known_hosts]
-    else:
-        files = [str(Path(file).expanduser()) for file in _KNOWN_HOSTS]
-    if spec.identity is not None:
-        keys = [spec.identity]
-    else:
-        keys = _configured_keys(options) or list(_KEYS)
-    paths = [Path(key).expanduser() for key in keys]
-    return Target(
-        name=spec.name,
-        address=options.host,
-        port=options.port,
-        user=options.username,
-        known_hosts=tuple([file for file in files if Path(file).is_file()] or files[:1]),
-        has_known_hosts=any(Path(file).is_file() for file in files),
-        keys=tuple(str(path) for path in paths if path.is_file()),
-    )
-
-
-def _unresolved(spec: HostSpec, address: str) -> Target:
-    return Target(
-        name=spec.name,
-        address=address,
-        port=spec.port or 22,
-        user=spec.user or "",
-        known_hosts=(),
-        has_known_hosts=False,
-        keys=(),
-    )
-
-
-def _nothing_known(
-    host: str, address: str, port: int | None
-) -> tuple[list[str], list[str], list[str]]:
-    """Answer for a client without any known_hosts file: no key is trusted."""
-    return [], [], []
-
-
-def _existing(spec: HostSpec, text: str, key: str) -> Path:
-    path = Path(text).expanduser()
-    if not path.is_file():
-        raise HostError(
-            f"{key} of host {spec.name} names {path}, which is no file",
-            hint=f"correct {key} in {spec.source or 'hosts.toml'}",
-        )
-    return path
-
-
-def _configured_keys(options: asyncssh.SSHClientConnectionOptions) -> list[str]:
-    files = options.config.get("IdentityFile", ())
-    return [str(file) for file in files] if isinstance(files, list) else []
 
 
 def _signal_number(name: str) -> int:

@@ -3,8 +3,14 @@
 Errors: every method raises ``HostError`` (or ``LinkLostError`` once connected) in words.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
+
+from eaglemon.core.hosts import HostQuestion
+
+Asker = Callable[[HostQuestion], Awaitable[str | None]]
+"""Asks a person; ``None`` is a refusal."""
 
 
 class ByteStream(Protocol):
@@ -78,4 +84,13 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Close the connection; never raises."""
+        ...
+
+
+@runtime_checkable
+class TellingTransport(Protocol):
+    """A transport that may have to wait for a person while it connects."""
+
+    def tells(self, tell: Callable[[str], None]) -> None:
+        """Say with ``tell`` what it waits for: a touch of a security key."""
         ...

@@ -205,9 +205,9 @@ async def test_a_cut_in_the_middle_of_a_launch_leaves_one_server(tmp_path: Path)
 async def test_a_server_that_goes_silent_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from eaglemon.io import ssh_session
+    from eaglemon.io import ssh_target
 
-    monkeypatch.setattr(ssh_session, "KEEPALIVE_S", 0.3)
+    monkeypatch.setattr(ssh_target, "KEEPALIVE_S", 0.3)
     async with sshd(tmp_path / "sshd") as server, connected(server.spec()) as transport:
         server.stall()
         try:
@@ -364,9 +364,9 @@ async def test_an_unknown_name_is_told(spec: HostSpec) -> None:
 async def test_a_host_that_does_not_answer_is_given_up(
     spec: HostSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from eaglemon.io import ssh_session
+    from eaglemon.io import ssh_login
 
-    monkeypatch.setattr(ssh_session, "CONNECT_LIMIT_S", 0.3)
+    monkeypatch.setattr(ssh_login, "CONNECT_LIMIT_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         started_at = time.monotonic()
         text = await refusal(dataclasses.replace(spec, port=silent.getsockname()[1]))

@@ -1,0 +1,268 @@
+"""Logs in to a host, hop by hop, and asks a person where a key is unknown or encrypted.
+
+Every hop is checked against known_hosts as strictly as the host itself. Imported once asyncssh is
+in use.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from eaglemon.core.hosts import HostQuestion, HostSpec
+from eaglemon.errors import HostError, HostKeyError
+from eaglemon.io.ssh_errors import (
+    Offered,
+    Target,
+    explain_connect,
+    explain_loss,
+    find_changed_key,
+    is_encrypted,
+)
+from eaglemon.io.ssh_target import nothing_known, options_of, resolve, unresolved
+from eaglemon.io.transport import Asker
+
+CONNECT_LIMIT_S = 15.0
+TOUCH_LIMIT_S = 60.0
+"""A person needs longer to touch a security key."""
+TOUCH_AFTER_S = 1.0
+PASSPHRASE_TRIES = 3
+_HOPS_MOST = 8
+
+_unlocked: dict[str, asyncssh.SSHKey] = {}
+"""Keys whose passphrase was given, for reconnects and other hosts; never written anywhere."""
+
+
+_declined: set[str] = set()
+"""What a person did not want to answer: a reconnect does not ask it again."""
+
+
+class Login:
+    """One attempt to reach a host; ``hops`` are the jump hosts that it went through."""
+
+    def __init__(
+        self, spec: HostSpec, *, ask: Asker, tell: Callable[[str], None], depth: int = 0
+    ) -> None:
+        self.hops: list[asyncssh.SSHClientConnection] = []
+        self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._spec, self._ask, self._tell, self._depth = spec, ask, tell, depth
+        self._offered = Offered()
+
+    async def connect(self) -> asyncssh.SSHClientConnection:
+        """Connect and log in; raises ``HostError`` that names the cause and the fix."""
+        spec = self._spec
+        address = spec.address or spec.name
+        options = options_of(spec)
+        try:
+            # In a thread: reads files, and runs what "Match exec" names.
+            target = await asyncio.to_thread(resolve, spec, address, options)
+        except (OSError, ValueError) as error:
+            raise explain_connect(unresolved(spec, address), error, self._offered) from error
+        try:
+            for jump in target.jumps:
+                await self._jump(jump)
+            return await self._attempts(target, address, options)
+        except BaseException:
+            for hop in reversed(self.hops):
+                hop.abort()
+            raise
+
+    async def _attempts(
+        self, target: Target, address: str, options: dict[str, Any]
+    ) -> asyncssh.SSHClientConnection:
+        """Try, ask for what is missing, and try again."""
+        while True:
+            try:
+                return await self._attempt(target, address, options)
+            except (OSError, ValueError, asyncssh.Error) as error:
+                refusal = explain_connect(target, error, self._offered)
+                if isinstance(error, asyncssh.HostKeyNotVerifiable):
+                    trusted = await self._accept(target, refusal)
+                elif isinstance(error, asyncssh.PermissionDenied):
+                    trusted = await self._unlock(target)
+                else:
+                    trusted = None
+                if trusted is None:
+                    raise refusal from error
+                target = trusted
+
+    async def _attempt(
+        self, target: Target, address: str, options: dict[str, Any]
+    ) -> asyncssh.SSHClientConnection:
+        given = dict(options)
+        # Always a list or a function: asyncssh takes None, which the configuration can lead to,
+        # as "do not check".
+        given["known_hosts"] = list(target.known_hosts) if target.has_known_hosts else nothing_known
+        unlocked = [_unlocked[key] for key in target.keys if key in _unlocked]
+        if unlocked:
+            open_keys = [key for key in target.keys if key not in _unlocked]
+            given["client_keys"] = [*unlocked, *open_keys]
+            given["ignore_encrypted"] = True
+        if self.hops:
+            given["tunnel"] = self.hops[-1]
+        elif target.jumps:
+            given["tunnel"] = None
+        touched = _has_security_key(target)
+        teller = asyncio.get_running_loop().call_later(
+            TOUCH_AFTER_S,
+            self._tell,
+            "touch the security key if it blinks" if touched else "",
+        )
+        try:
+            async with asyncio.timeout(TOUCH_LIMIT_S if touched else CONNECT_LIMIT_S):
+                return await asyncssh.connect(address, client_factory=self._client(), **given)
+        finally:
+            teller.cancel()
+
+    def _client(self) -> type[asyncssh.SSHClient]:
+        login = self
+
+        class Client(asyncssh.SSHClient):
+            """Notes what the library does not put into its exceptions."""
+
+            def validate_host_public_key(
+                self, host: str, addr: str, port: int, key: asyncssh.SSHKey
+            ) -> bool:
+                """Refuse a key that known_hosts does not have, and keep it for the message."""
+                login._offered.note(host, addr, port, key)
+                return False
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                """Keep why the connection ended; an attempt that is repeated does not count."""
+                if self._was_up and not login.lost.done():
+                    login.lost.set_result(explain_loss(login._spec.name, exc))
+
+            def auth_completed(self) -> None:
+                """From here on an end is a loss."""
+                self._was_up = True
+
+            _was_up = False
+
+        return Client
+
+    async def _jump(self, hop: str) -> None:
+        """Log in to a jump host, through those before it."""
+        if self._depth + len(self.hops) >= _HOPS_MOST:
+            raise HostError(
+                f"{self._spec.name}: more than {_HOPS_MOST} jump hosts",
+                hint="see whether ProxyJump of ~/.ssh/config leads in a circle",
+            )
+        user, _, place = hop.rpartition("@")
+        host, colon, digits = place.rpartition(":")
+        spec = HostSpec(
+            name=f"{self._spec.name} (jump host {place})",
+            address=host if colon else place,
+            user=user or None,
+            port=int(digits) if colon and digits.isdigit() else None,
+            ssh_config=self._spec.ssh_config,
+            accept_new=self._spec.accept_new,
+            source=self._spec.source,
+        )
+        login = Login(spec, ask=self._ask, tell=self._tell, depth=self._depth + 1)
+        if self.hops:
+            # Only the first hop's own ProxyJump counts, as with OpenSSH.
+            login.hops = list(self.hops)
+            connection = await login._direct()
+        else:
+            connection = await login.connect()
+        self.hops = [*login.hops, connection]
+
+    async def _direct(self) -> asyncssh.SSHClientConnection:
+        """Connect through the hops that are up, whatever ProxyJump says."""
+        spec = self._spec
+        options = options_of(spec)
+        try:
+            target = await asyncio.to_thread(resolve, spec, spec.address, options)
+        except (OSError, ValueError) as error:
+            raise explain_connect(unresolved(spec, spec.address), error, self._offered) from error
+        return await self._attempts(target, spec.address, options)
+
+    async def _accept(self, target: Target, refusal: HostError) -> Target | None:
+        """Ask whether an unknown key is the right one, and note it; never for a changed one."""
+        offered = self._offered
+        key = offered.key
+        if key is None or not isinstance(refusal, HostKeyError):
+            return None
+        place = (offered.host, offered.address, offered.port)
+        if find_changed_key(target.known_hosts, *place) is not None:
+            return None
+        file = target.known_hosts[0]
+        if not self._spec.accept_new:
+            question = HostQuestion(
+                host=self._spec.name,
+                kind="host-key",
+                text=f"is this the key of {target.place}?",
+                detail=f"{key.get_algorithm()} {key.get_fingerprint()}; yes writes it to {file}",
+            )
+            if await self._answer(question, f"{target.place} {key.get_fingerprint()}") != "yes":
+                return None
+        try:
+            await asyncio.to_thread(add_known_host, Path(file), offered.host, offered.port, key)
+        except OSError as error:
+            raise HostError(
+                f"{target.name}: the key cannot be written to {file}: {error.strerror}",
+                hint="correct its mode",
+            ) from error
+        self._offered = Offered()
+        return replace(
+            target,
+            known_hosts=tuple(dict.fromkeys([file, *target.known_hosts])),
+            has_known_hosts=True,
+        )
+
+    async def _answer(self, question: HostQuestion, about: str) -> str | None:
+        if about in _declined:
+            return None
+        answer = await self._ask(question)
+        if answer is None:
+            _declined.add(about)
+        return answer
+
+    async def _unlock(self, target: Target) -> Target | None:
+        """Ask for the passphrase of one more key; ``None`` when there is none to try."""
+        for path in target.keys:
+            if path in _unlocked or path in _declined or not is_encrypted(path):
+                continue
+            for number in range(PASSPHRASE_TRIES):
+                again = "" if number == 0 else " (that was not it)"
+                question = HostQuestion(
+                    host=self._spec.name,
+                    kind="passphrase",
+                    text=f"passphrase of {path}{again}",
+                    detail=f"for {target.ssh}; it is kept in memory only",
+                )
+                answer = await self._answer(question, path)
+                if answer is None:
+                    break
+                with contextlib.suppress(asyncssh.KeyEncryptionError, asyncssh.KeyImportError):
+                    # A thread: the key is derived slowly on purpose.
+                    _unlocked[path] = await asyncio.to_thread(
+                        asyncssh.read_private_key, path, answer
+                    )
+                    return target
+        return None
+
+
+def add_known_host(file: Path, host: str, port: int, key: asyncssh.SSHKey) -> None:
+    """Append a host's key to a known_hosts file, which is made if need be."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    place = host if port == 22 else f"[{host}]:{port}"
+    line = f"{place} {key.export_public_key().decode('ascii').strip()}\n"
+    before = file.read_bytes() if file.exists() else b""
+    handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    with os.fdopen(handle, "ab") as opened:
+        opened.write((b"\n" if before and not before.endswith(b"\n") else b"") + line.encode())
+
+
+def _has_security_key(target: Target) -> bool:
+    """Whether one of the keys is on hardware: its public half says so."""
+    for key in target.keys:
+        with contextlib.suppress(OSError):
+            if Path(f"{key}.pub").read_bytes().startswith(b"sk-"):
+                return True
+    return False
