@@ -34,7 +34,8 @@ async def calibrate(
                 await console.stop(current)
                 current = None
             say(f"starting it with a forced accept length of {length:g}")
-            current = await console.launch(forced)
+            # It ran beside what else there is a moment ago: nothing must keep it down now.
+            current = await console.launch(forced, force=True)
             view = await console.wait(current)
             if not view.state.answering:
                 raise ServerError(f"{current} did not start with a forced length: {view.detail}")
@@ -44,7 +45,7 @@ async def calibrate(
             say(f"stopping {current}")
             await console.stop(current)
         say("starting the server as it was")
-        again = await console.launch(usual)
+        again = await console.launch(usual, force=True)
         view = await console.wait(again)
         say(f"{again} is {view.state}")
     return tuple(results)

@@ -82,9 +82,11 @@ def probe_line(probe: ProbeProgress, told: int) -> tuple[int, str]:
         return told, ""
     figures = probe.figures
     tok_s = figures.total_tok_s if probe.live_tok_s is None else probe.live_tok_s
+    done = f"{probe.done} of {plural(plan.requests, 'request')}"
+    if plan.duration_s:
+        done = plural(probe.done, "request")
     line = (
-        f"{_stamp(probe.elapsed_s)} probe at {plan.concurrency}: {probe.done} of "
-        f"{plural(plan.requests, 'request')}, {rate(tok_s)} tok/s, "
+        f"{_stamp(probe.elapsed_s)} probe at {plan.concurrency}: {done}, {rate(tok_s)} tok/s, "
         f"accept length {length(figures.accept_length)}"
     )
     left = probe.remaining_s
