@@ -106,11 +106,13 @@ class ExperimentService:
 
     def begin(self, plan: ExperimentPlan) -> None:
         """Run an experiment in the background; ``view`` tells how far it is."""
-        if plan.id in self._tasks:
-            raise UsageError(f"{plan.id} is under way already")
-        task = asyncio.create_task(self.run(plan), name=f"experiment {plan.id}")
-        self._tasks[plan.id] = task
-        task.add_done_callback(lambda done: self._ended(plan.id, done))
+        self._begin(plan, None)
+
+    async def begin_again(self, text: str = "") -> str:
+        """Go on in the background with one whose console was killed; return its id."""
+        record = await self.unfinished(text)
+        self._begin(record.plan, record)
+        return record.plan.id
 
     def view(self, experiment: str) -> ExperimentView | None:
         """Return an experiment of this console as it stands."""
@@ -149,6 +151,13 @@ class ExperimentService:
         )
 
     # Inside.
+
+    def _begin(self, plan: ExperimentPlan, record: ExperimentRecord | None) -> None:
+        if plan.id in self._tasks:
+            raise UsageError(f"{plan.id} is under way already")
+        task = asyncio.create_task(self._run(plan, record, None), name=f"experiment {plan.id}")
+        self._tasks[plan.id] = task
+        task.add_done_callback(lambda done: self._ended(plan.id, done))
 
     def _ended(self, experiment: str, task: asyncio.Task[ExperimentView]) -> None:
         self._tasks.pop(experiment, None)

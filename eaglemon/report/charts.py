@@ -9,7 +9,18 @@ from eaglemon.core.experiment_records import Startup
 from eaglemon.core.stats import Interval
 from eaglemon.core.units import duration
 
-COLOURS = ("#1f77b4", "#d95f02", "#1b9e77", "#7570b3", "#e7298a", "#66a61e", "#a6761d", "#666666")
+COLOURS = (
+    "#1f77b4",
+    "#d95f02",
+    "#1b9e77",
+    "#7570b3",
+    "#e7298a",
+    "#66a61e",
+    "#a6761d",
+    "#666666",
+    "#17becf",
+    "#8c2d04",
+)
 _FONT = 'font-family="system-ui, sans-serif" font-size="12" fill="currentColor"'
 _ROW = 26
 _LEFT = 170
@@ -78,7 +89,7 @@ def lines(series: Sequence[Series], *, x_name: str, y_name: str, width: int = 72
             parts.append(f'<circle cx="{px(x):.1f}" cy="{py(y):.1f}" r="4" fill="{colour}"/>')
         parts.append(_text(width - 130, 24 + 18 * place, _short(one.name, 18), colour=colour))
     parts.append(_text((left + width - 140) / 2, height - 12, x_name, anchor="middle"))
-    parts.append(_text(left - 40, 14, y_name))
+    parts.append(_text(8, 14, y_name))
     return _svg(width, height, parts, f"{y_name} over {x_name}")
 
 

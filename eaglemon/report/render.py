@@ -172,11 +172,11 @@ def _sweep_chart(record: ExperimentRecord, findings: Findings) -> str:
         if figures.total_tok_s is None:
             continue
         steps = float(speculation.steps or 0) if speculation is not None else 0.0
-        topk = f", topk {speculation.topk}" if speculation and (speculation.topk or 1) > 1 else ""
-        name = f"{arm.request.concurrency} at a time{topk}"
+        topk = f" topk {speculation.topk}" if speculation and (speculation.topk or 1) > 1 else ""
+        name = f"x{arm.request.concurrency}{topk}"
         points.setdefault(name, []).append((steps, figures.total_tok_s))
     series = [Series(name=name, points=tuple(sorted(found))) for name, found in points.items()]
-    return lines(series, x_name="steps (0: no speculation)", y_name="tok/s")
+    return lines(series, x_name="steps (0: no speculation)", y_name="tok/s, xN: N at a time")
 
 
 def _request_cells(one: RequestRecord) -> tuple[object, ...]:

@@ -72,7 +72,7 @@ def noise_lines(findings: Findings) -> list[str]:
     if floor is None:
         return ["no arm was repeated: the drift of a restart is not known, nor in the intervals"]
     lines = [f"noise floor: repeats of one arm differ by {floor * 100:.1f} % (standard deviation)"]
-    unpaired = sum(one.unpaired for one in findings.comparisons)
+    unpaired = sum(one.unpaired for one in findings.comparisons if one.ratio is not None)
     if unpaired:
         lines.append(f"{unpaired} prompts were answered by one arm only, and left out")
     return lines

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from eaglemon.app.api import Experiments
 from eaglemon.app.experiments import ExperimentService
 from eaglemon.core.experiment import ExperimentPlan, StopRules
 from eaglemon.core.hosts import LinkState
@@ -102,6 +103,22 @@ async def test_cancelling_leaves_no_server_behind(store: Store, step: str) -> No
     assert view is not None
     assert view.outcome == "cancelled"
     assert (await store.experiment("ab-1")).outcome == "cancelled"
+
+
+async def test_a_console_goes_on_in_the_background(store: Store) -> None:
+    host = FakeHost()
+    bench = FakeBench(host)
+    kill_at(bench, "probed", 3)
+    service = ExperimentService(bench, store)
+    with pytest.raises(Killed):
+        await service.run(plan_on(service))
+    later: Experiments = ExperimentService(FakeBench(host), store)
+    assert await later.begin_again() == "ab-1"
+    async with asyncio.timeout(5):
+        while (view := later.view("ab-1")) is None or not view.outcome:
+            await asyncio.sleep(0.001)
+    assert view.outcome == "done"
+    assert [one.id for one in await later.history()] == ["ab-1"]
 
 
 async def test_a_failing_and_a_crashing_arm_are_told_and_the_rest_goes_on(store: Store) -> None:
