@@ -220,10 +220,9 @@ def _reach_problems(profile: Profile) -> Iterator[tuple[tuple[str, ...], str]]:
 def _override_one(profile: Profile, key: str, text: str) -> Profile:
     key = SHORT_NAMES.get(key, key)
     table, dot, name = key.partition(".")
-    if dot and table == "env":
-        return _override_env(profile, name, text)
-    if dot and table == "flags":
-        return _override_flag(profile, name, text)
+    by_name = {"env": _override_env, "flags": _override_flag, "stall_limits": _override_stall}
+    if dot and table in by_name:
+        return by_name[table](profile, name, text)
     if dot and table in TABLES:
         return _override_table(profile, table, name.replace("-", "_"), text)
     field = key.replace("-", "_")
@@ -250,6 +249,12 @@ def _override_env(profile: Profile, name: str, text: str) -> Profile:
     if text == "none":
         del env[name]
     return replace(profile, env=env)
+
+
+def _override_stall(profile: Profile, name: str, text: str) -> Profile:
+    seconds = _field_from_text(f"stall_limits.{name}", text, float)
+    limits = {**profile.stall_limits, name: typing.cast("float", seconds)}
+    return replace(profile, stall_limits=limits)
 
 
 def _override_flag(profile: Profile, name: str, text: str) -> Profile:

@@ -69,6 +69,27 @@ async def test_a_hang_is_told_although_the_health_path_is_good() -> None:
         await d.hub.stop(server, grace_s=1.0)
 
 
+async def test_a_start_in_which_nothing_moves_is_stalled_and_a_slow_one_is_not() -> None:
+    async with desk(fault="stall") as d:
+        server = await d.start(settings={"stall_limits.graph-capture": "2"})
+        view = await d.until(server, lambda view: view.stalled or view.state.ended)
+        assert view.stalled
+        assert view.state is ServerState.STARTING
+        assert "nothing has moved for" in view.detail
+        assert view.pids
+        await d.hub.stop(server, grace_s=0.5)
+    async with desk(fault="slow-load") as d:
+        server = await d.start(settings={"stall_limits.load-target": "1.5"})
+        async with asyncio.timeout(LIMIT_S):
+            async for snapshot in d.hub.updates():
+                seen = snapshot.server(server)
+                assert seen is not None
+                assert not seen.stalled
+                if seen.state is ServerState.READY:
+                    break
+        await d.hub.stop(server, grace_s=1.0)
+
+
 async def test_hooks_run_around_a_server_and_a_failing_one_starts_nothing() -> None:
     async with desk() as d:
         plan = d.hub.plan("sglang-eagle3", "sim", {"port": free_port()})
