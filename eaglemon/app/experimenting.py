@@ -16,9 +16,9 @@ from eaglemon.core.experiment_views import ExperimentView, LaneView
 from eaglemon.core.probe import ProbePlan, ProbeProgress
 from eaglemon.core.sweep import hopeless
 from eaglemon.core.verdict import Findings, Trial, narrow_enough
+from eaglemon.core.views import ServerState
 from eaglemon.errors import (
     AgentError,
-    EaglemonError,
     HostError,
     ProbeError,
     ServerError,
@@ -32,6 +32,8 @@ LOOK_DRAWS = 2000
 HOST_BACK_S = 900.0
 CRASH_TOLD_S = 5.0
 """A process that dies of a request has ended this soon after."""
+LOSS_TOLD_S = 1.0
+_AWAY, _ENDED = "away", "ended"
 
 
 class ExperimentRun:
@@ -289,20 +291,9 @@ class _Lane:
             plan = replace(plan, nonce=nonce_of(run.plan, leg))
         turn_s = self._turn_s()
         started_at = run.clock.wall()
-        watch = asyncio.create_task(self._until_away(arm.host), name="watch of the host")
-        try:
-            probe = await self._probed(server_id, plan)
-        except (ProbeError, ServerError) as error:
-            if watch.done() or run.servers.away(arm.host) is not None:
-                return events.HostAway(error.message)
-            return events.MeasureFailed(await self._why(server_id, error))
-        finally:
-            watch.cancel()
-            lost = watch.done() and not watch.cancelled()
-            await asyncio.gather(watch, return_exceptions=True)
-        bad = probe.figures.failed + probe.figures.cut
-        if bad and lost:
-            return events.HostAway(f"the connection broke under {bad} requests")
+        probe = await self._probed(server_id, arm.host, plan)
+        if not isinstance(probe, ProbeProgress):
+            return probe
         view = run.console.snapshot().server(server_id)
         figures = probe.figures
         counted = figures.counts if figures.accept_source == "counter difference" else None
@@ -325,28 +316,43 @@ class _Lane:
         self.measured += 1
         return events.Measured(run.elapsed_s)
 
-    async def _probed(self, server_id: str, plan: ProbePlan) -> ProbeProgress:
+    async def _probed(
+        self, server_id: str, host: str, plan: ProbePlan
+    ) -> ProbeProgress | events.HostAway | events.MeasureFailed:
         def seen(progress: ProbeProgress) -> None:
             self._probe = progress
             self._run.show()
 
-        return await self._run.console.probe(server_id, plan, seen=seen)
+        watch = asyncio.create_task(self._until_gone(server_id, host), name="watch of the server")
+        try:
+            probe = await self._run.console.probe(server_id, plan, seen=seen)
+            bad = probe.figures.failed + probe.figures.cut
+            if bad and await _ends_with(watch, LOSS_TOLD_S) == _AWAY:
+                return events.HostAway(f"the connection broke under {bad} requests")
+        except (ProbeError, ServerError) as error:
+            # The requests break first; why is told a moment later.
+            end = await _ends_with(watch, CRASH_TOLD_S)
+            if end == _AWAY:
+                return events.HostAway(error.message)
+            view = self._run.console.snapshot().server(server_id)
+            if end is None or view is None or view.cause is None:
+                return events.MeasureFailed(error.message)
+            return events.MeasureFailed(f"{diagnosis(view)} ({error.message})")
+        finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+        return probe
 
-    async def _why(self, server_id: str, error: EaglemonError) -> str:
-        """Return the diagnosis of a server that gave nothing; the error where it lives on."""
-        console = self._run.console
-        ended = await self._run.servers.until(
-            lambda s: (view := s.server(server_id)) is None or view.state.ended, CRASH_TOLD_S
-        )
-        view = console.snapshot().server(server_id)
-        if ended and view is not None and view.cause is not None:
-            return f"{diagnosis(view)} ({error.message})"
-        return error.message
-
-    async def _until_away(self, host: str) -> None:
-        async for _ in self._run.console.updates():
-            if self._run.servers.away(host) is not None:
-                return
+    async def _until_gone(self, server_id: str, host: str) -> str:
+        """Return when the host or the server is out of reach, or the server has ended."""
+        async for snapshot in self._run.console.updates():
+            view = snapshot.server(server_id)
+            lost = view is not None and view.state is ServerState.LOST
+            if lost or self._run.servers.away(host) is not None:
+                return _AWAY
+            if view is not None and view.state.ended:
+                return _ENDED
+        return _ENDED
 
     async def _await_host(self, host: str) -> events.Event:
         servers = self._run.servers
@@ -367,3 +373,9 @@ class _Lane:
         servers = self._run.servers
         engines_s = servers.stop_s - stop_s + servers.start_s - start_s
         return max(0.0, self._run.clock.monotonic() - since - engines_s)
+
+
+async def _ends_with(watch: asyncio.Task[str], timeout_s: float) -> str | None:
+    """Return what a watch ends with, ``None`` when it does not end in time."""
+    await asyncio.wait({watch}, timeout=timeout_s)
+    return watch.result() if watch.done() else None

@@ -104,3 +104,32 @@ async def test_arms_on_other_gpus_run_side_by_side(tmp_path: Path) -> None:
         # Nothing had to make room, so each server was started once.
         assert len(record.startups) == 2
         assert b.living == []
+
+
+async def test_a_connection_cut_during_an_arm_spoils_no_measurement(tmp_path: Path) -> None:
+    async with bench(tmp_path / "h.sqlite3") as b:
+        port = free_port()
+        arms = (
+            b.arm("sglang-baseline", port=port, name="one"),
+            b.arm("sglang-baseline", port=port, name="two", **{"probe.concurrency": "2"}),
+        )
+        plan = ExperimentPlan(id="ab-1", arms=arms, rounds=1)
+        cuts = 0
+
+        def cut(view: ExperimentView) -> None:
+            nonlocal cuts
+            probe = view.lanes[0].probe
+            if not cuts and probe is not None and probe.state == "running" and probe.done >= 1:
+                cuts += 1
+                b.sim.cut()
+
+        async with asyncio.timeout(LIMIT_S):
+            view = await b.experiments.run(plan, changed=cut)
+        assert cuts == 1
+        assert (view.outcome, view.failures) == ("done", {})
+        record = await b.experiments.record("ab-1")
+        assert [len(trial.records) for trial in record.trials] == [8, 8]
+        assert all(one.error is None for trial in record.trials for one in trial.records)
+        # The server lived on, and was not started again.
+        assert len(record.startups) == 1
+        assert b.living == []
