@@ -158,7 +158,8 @@ def test_a_check_in_another_python_gives_the_same(run: Run, models: Path) -> Non
 
     words = (
         *("check", models / "draft-low-mid-high", "--target", models / "target"),
-        *("--hidden", models / "samples.safetensors", "--no-search", "--hs", "2,4,5", "--json"),
+        *("--hidden", models / "samples.safetensors", "--no-search", "--hs", "2,4,5"),
+        *("--threads", "1", "--json"),
     )
     here = document(run(*words)[1])["checks"][0]
     there = document(run(*words, "--python", sys.executable)[1])["checks"][0]

@@ -110,14 +110,7 @@ def figures(result: Path) -> dict[str, Any]:
 
 def test_the_founding_story(config: Path) -> None:
     draft = prepare(config)
-    python = python_of_vllm()
-    hidden = config / "hidden.safetensors"
-    prompts = Path(__file__).parents[2] / "configs" / "workloads" / "chat.jsonl"
-    words = ("--target", str(MODELS / "target"), "--prompts", str(prompts), "-o", str(hidden))
-    code, captured, talk = eaglemon(
-        config, "draft", "capture", *words, "--max-prompts", "8", "--python", python
-    )
-    assert code == 0, (captured, talk)
+    hidden = MODELS / "samples.safetensors"
     results = {name: config / f"{name}.json" for name in ("plain", "wrong", "right")}
     server = served(config, "plain", results["plain"])
     eaglemon(config, "kill", server, "--yes")
@@ -125,7 +118,7 @@ def test_the_founding_story(config: Path) -> None:
     try:
         code, told, talk = eaglemon(
             config,
-            *("draft", "diagnose", server, "--hidden", str(hidden), "--no-probe"),
+            *("draft", "diagnose", server, "--hidden", str(hidden), "--no-probe", "--threads", "1"),
             *("--served", str(results["wrong"]), "--against", str(results["plain"])),
         )
     finally:
@@ -179,3 +172,25 @@ def test_the_layer_agrees_with_transformers(tmp_path: Path) -> None:
         difference = float((ours[0] - torch.tensor(theirs[name])).abs().max())
         print(f"\n{name}: largest difference {difference:.1e}")
         assert difference < 1e-4
+
+
+def test_a_capture_is_what_the_samples_are(tmp_path: Path) -> None:
+    """Two prompts, captured in vLLM's Python, give a draft that is as good as on the samples."""
+    prompts, hidden = tmp_path / "prompts.txt", tmp_path / "hidden.safetensors"
+    prompts.write_text("ops: A package for creating and managing\nA light-weight web point cloud\n")
+    words = ("--target", str(MODELS / "target"), "--prompts", str(prompts), "-o", str(hidden))
+    code, captured, talk = eaglemon(
+        tmp_path,
+        *("draft", "capture", *words, "--new-tokens", "64", "--threads", "1"),
+        *("--python", python_of_vllm()),
+    )
+    assert code == 0, (captured, talk)
+    assert captured["captured"]["layers"] == list(range(9))
+    code, checked, talk = eaglemon(
+        tmp_path,
+        *("draft", "check", str(MODELS / "draft-low-mid-high"), "--hidden", str(hidden)),
+        *("--target", str(MODELS / "target"), "--hs", "2,4,5", "--no-search", "--threads", "1"),
+    )
+    assert code == 0, (checked, talk)
+    assert checked["checks"][0]["steps"][0]["accuracy"] > 0.6
+    assert checked["checks"][0]["notes"] == []
