@@ -9,7 +9,7 @@ import base64
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from eaglemon.core.hosts import HostQuestion, HostSpec
+from eaglemon.core.hosts import HostSpec
 from eaglemon.errors import HostError, TimeLimitError
 from eaglemon.io.transport import Asker, Completed
 
@@ -28,7 +28,7 @@ class SshTransport:
         self._spec = spec
         self._session: SshSession | None = None
         self._lock = asyncio.Lock()
-        self._ask: Asker = ask or _refuse
+        self._ask = ask
         self._tell: Callable[[str], None] = _say_nothing
 
     def tells(self, tell: Callable[[str], None]) -> None:
@@ -80,11 +80,6 @@ class SshTransport:
         if self._session is None:
             raise HostError(f"{self.name} is not connected")
         return self._session
-
-
-async def _refuse(question: HostQuestion) -> str | None:
-    del question
-    return None
 
 
 def _say_nothing(text: str) -> None:

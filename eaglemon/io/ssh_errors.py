@@ -21,7 +21,6 @@ class Target:
     user: str
     known_hosts: tuple[str, ...]
     """Files that exist, else the one where a new key is to be added."""
-    has_known_hosts: bool
     keys: tuple[str, ...]
     """Private key files that exist."""
     jumps: tuple[str, ...] = ()

@@ -46,7 +46,7 @@ class Login:
     """One attempt to reach a host; ``hops`` are the jump hosts that it went through."""
 
     def __init__(
-        self, spec: HostSpec, *, ask: Asker, tell: Callable[[str], None], depth: int = 0
+        self, spec: HostSpec, *, ask: Asker | None, tell: Callable[[str], None], depth: int = 0
     ) -> None:
         self.hops: list[asyncssh.SSHClientConnection] = []
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -97,7 +97,7 @@ class Login:
         given = dict(options)
         # Always a list or a function: asyncssh takes None, which the configuration can lead to,
         # as "do not check".
-        given["known_hosts"] = list(target.known_hosts) if target.has_known_hosts else nothing_known
+        given["known_hosts"] = await asyncio.to_thread(_present, target) or nothing_known
         unlocked = [_unlocked[key] for key in target.keys if key in _unlocked]
         if unlocked:
             open_keys = [key for key in target.keys if key not in _unlocked]
@@ -212,11 +212,10 @@ class Login:
         return replace(
             target,
             known_hosts=tuple(dict.fromkeys([file, *target.known_hosts])),
-            has_known_hosts=True,
         )
 
     async def _answer(self, question: HostQuestion, about: str) -> str | None:
-        if about in _declined:
+        if self._ask is None or about in _declined:
             return None
         answer = await self._ask(question)
         if answer is None:
@@ -257,6 +256,11 @@ def add_known_host(file: Path, host: str, port: int, key: asyncssh.SSHKey) -> No
     handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     with os.fdopen(handle, "ab") as opened:
         opened.write((b"\n" if before and not before.endswith(b"\n") else b"") + line.encode())
+
+
+def _present(target: Target) -> list[str]:
+    """Return the known_hosts files that there are now: a jump host's key may just have come in."""
+    return [file for file in target.known_hosts if Path(file).is_file()]
 
 
 def _has_security_key(target: Target) -> bool:

@@ -17,7 +17,9 @@ from eaglemon.io.transport import Asker, Completed
 STDERR_KEPT_BYTES = 8192
 
 
-async def open_session(spec: HostSpec, *, ask: Asker, tell: Callable[[str], None]) -> "SshSession":
+async def open_session(
+    spec: HostSpec, *, ask: Asker | None, tell: Callable[[str], None]
+) -> "SshSession":
     """Connect and log in; raises ``HostError`` that names the cause and the fix."""
     login = Login(spec, ask=ask, tell=tell)
     connection = await login.connect()

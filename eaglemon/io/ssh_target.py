@@ -64,7 +64,6 @@ def resolve(spec: HostSpec, address: str, settings: dict[str, Any]) -> Target:
         port=options.port,
         user=options.username,
         known_hosts=tuple([file for file in files if Path(file).is_file()] or files[:1]),
-        has_known_hosts=any(Path(file).is_file() for file in files),
         keys=tuple(str(path) for path in paths if path.is_file()),
         jumps=_jumps(options.tunnel),
     )
@@ -78,7 +77,6 @@ def unresolved(spec: HostSpec, address: str) -> Target:
         port=spec.port or 22,
         user=spec.user or "",
         known_hosts=(),
-        has_known_hosts=False,
         keys=(),
     )
 
