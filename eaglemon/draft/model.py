@@ -1,6 +1,6 @@
 """The EAGLE-3 draft in plain PyTorch: one decoder layer over joined target layers.
 
-It follows what the engines compute (``facts`` of SGLang 0.5.16 ``llama_eagle3.py``): the embedding
+It follows what the engines compute (``llama_eagle3.py`` of SGLang 0.5.16): the embedding
 of the next token and the hidden state go through their own norms and are joined, embedding first;
 the residual is the hidden state before its norm; the next step is fed the output before the final
 norm unless ``norm_output``. B: sequences, T: positions, H: hidden size; other letters as in

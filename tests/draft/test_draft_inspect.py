@@ -51,6 +51,14 @@ def test_inspect_needs_no_torch(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_the_commands_are_listed_without_torch_or_network() -> None:
+    code = (
+        "import sys, eaglemon.cli.draft; "
+        "sys.exit(bool({'torch', 'asyncio', 'asyncssh', 'httpx'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_names_and_shapes_are_compared(tmp_path: Path) -> None:
     tensors = draft_tensors()
     tensors["midlayer.extra.weight"] = torch.zeros(2)
