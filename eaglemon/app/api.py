@@ -19,7 +19,6 @@ from eaglemon.core.hosts import HostSpec
 from eaglemon.core.probe import ProbePlan, ProbeProgress
 from eaglemon.core.problems import Problem
 from eaglemon.core.profiles import Profile
-from eaglemon.core.sweep import Skipped
 from eaglemon.core.verdict import Findings
 from eaglemon.core.views import LaunchPlan, LogBatch, ServerView, Snapshot
 
@@ -184,20 +183,6 @@ class Experiments(Protocol):
         """Return the arm of ``PROFILE[+KEY=VALUE...][@HOST]``; raises as ``Eaglemon.plan``."""
         ...
 
-    def sweep_arms(
-        self,
-        profile: str,
-        host: str,
-        settings: Mapping[str, str] | None = None,
-        *,
-        steps: Sequence[int],
-        topk: Sequence[int] = (1,),
-        draft_tokens: Sequence[int] | None = None,
-        concurrency: Sequence[int] = (1,),
-    ) -> tuple[tuple[Arm, ...], list[Skipped]]:
-        """Return the arms of a sweep, and what is left out and why; ``None`` tokens are auto."""
-        ...
-
     def new_id(self, kind: str) -> str:
         """Return an id for a new experiment, ``ab`` or ``sweep``."""
         ...
@@ -208,13 +193,6 @@ class Experiments(Protocol):
 
     def begin(self, plan: ExperimentPlan) -> None:
         """Run an experiment in the background."""
-        ...
-
-    async def begin_again(self, text: str = "") -> str:
-        """Go on in the background with one whose console was killed; return its id.
-
-        Raises ``UsageError`` where there is none.
-        """
         ...
 
     def view(self, experiment: str) -> ExperimentView | None:

@@ -112,13 +112,14 @@ async def test_a_console_goes_on_in_the_background(store: Store) -> None:
     service = ExperimentService(bench, store)
     with pytest.raises(Killed):
         await service.run(plan_on(service))
-    later: Experiments = ExperimentService(FakeBench(host), store)
+    later = ExperimentService(FakeBench(host), store)
+    front: Experiments = later
     assert await later.begin_again() == "ab-1"
     async with asyncio.timeout(5):
         while (view := later.view("ab-1")) is None or not view.outcome:
             await asyncio.sleep(0.001)
     assert view.outcome == "done"
-    assert [one.id for one in await later.history()] == ["ab-1"]
+    assert [one.id for one in await front.history()] == ["ab-1"]
 
 
 async def test_a_failing_and_a_crashing_arm_are_told_and_the_rest_goes_on(store: Store) -> None:
