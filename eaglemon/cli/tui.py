@@ -1,34 +1,72 @@
 """``eaglemon tui``: opens the terminal console; the only module that imports it."""
 
 import asyncio
+import contextlib
+import locale
+import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources.abc import Traversable
+from pathlib import Path
 
 import click
 
 from eaglemon.cli import diagnostics, session
+from eaglemon.cli.experiment_session import open_experiments
 from eaglemon.cli.invocation import Invocation, host_option
 from eaglemon.core.hosts import HostQuestion, HostSpec
 from eaglemon.errors import EXIT_OK, UsageError
 from eaglemon.io.config import ProfileStore
+from eaglemon.io.paths import user_config_folder
 from eaglemon.io.resources import data_folder
 from eaglemon.tui.app import ConsoleApp
 from eaglemon.tui.screens.question import ask_on
+
+theme_option = click.option(
+    "--theme",
+    metavar="NAME",
+    envvar="EAGLEMON_THEME",
+    help="Colours: one of themes/ (T in the console goes through them) or of Textual's own.",
+)
+ascii_option = click.option(
+    "--ascii",
+    "ascii_only",
+    is_flag=True,
+    envvar="EAGLEMON_ASCII",
+    help="Draw with ASCII alone; the default where the locale is not UTF-8.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """How the console is drawn."""
+
+    theme: str | None = None
+    ascii_only: bool = False
 
 
 @click.command(name="tui")
 @click.argument("names", nargs=-1, metavar="[HOST]...")
 @host_option
+@theme_option
+@ascii_option
 @click.pass_obj
 def command(
-    invocation: Invocation, *, names: tuple[str, ...] = (), hosts: tuple[str, ...] = ()
+    invocation: Invocation,
+    *,
+    names: tuple[str, ...] = (),
+    hosts: tuple[str, ...] = (),
+    theme: str | None = None,
+    ascii_only: bool = False,
 ) -> int:
     """Open the terminal console on hosts, or on all configured ones."""
     if not has_terminal():
         raise UsageError("the console needs a terminal", hint="use eaglemon status --json")
     asked = invocation.hosts((*names, *hosts))
     with diagnostics.library_log():
-        asyncio.run(show_console(asked, invocation.profiles()))
+        look = Look(theme=theme, ascii_only=ascii_only or not speaks_utf8())
+        asyncio.run(show_console(asked, invocation.profiles(), look))
     return EXIT_OK
 
 
@@ -37,24 +75,53 @@ def has_terminal() -> bool:
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
-async def show_console(hosts: Sequence[HostSpec], profiles: ProfileStore) -> None:
+def speaks_utf8() -> bool:
+    """Tell whether the terminal is said to understand UTF-8 (the locale says so)."""
+    encoding = locale.getpreferredencoding(False)  # noqa: FBT003 (no keyword there)
+    return encoding.replace("-", "").lower() == "utf8" and os.environ.get("TERM") != "dumb"
+
+
+async def show_console(
+    hosts: Sequence[HostSpec], profiles: ProfileStore, look: Look | None = None
+) -> None:
     """Run the terminal console on ``hosts`` until it is left; servers keep running."""
     shown: asyncio.Future[ConsoleApp] = asyncio.get_running_loop().create_future()
 
     async def ask(question: HostQuestion) -> str | None:
         return await ask_on(await asyncio.shield(shown), question)
 
-    async with session.open_console(hosts, profiles, ask=ask) as console:
-        app = ConsoleApp(console, themes=themes(), read_only=session.is_read_only())
+    async with (
+        session.open_console(hosts, profiles, ask=ask) as console,
+        open_experiments(console) as experiments,
+    ):
+        app = ConsoleApp(
+            console,
+            experiments=experiments,
+            themes=themes(),
+            theme=look.theme if look else None,
+            ascii_only=look.ascii_only if look else not speaks_utf8(),
+            theme_source=themes,
+            read_only=session.is_read_only(),
+        )
         shown.set_result(app)
-        await app.run_async()
+        try:
+            await app.run_async()
+        finally:
+            await experiments.close()
 
 
 def themes() -> dict[str, str]:
-    """Return the text of each shipped theme, by the name of its file."""
-    entries = data_folder("themes").iterdir()
-    return {
-        entry.name.removesuffix(".toml"): entry.read_text(encoding="utf-8")
-        for entry in entries
-        if entry.name.endswith(".toml")
-    }
+    """Return the text of each shipped and each of the user's themes, by the name of its file.
+
+    The user's are in ``themes/`` of the configuration folder; a name of a shipped one replaces it.
+    """
+    entries: list[Traversable | Path] = list(data_folder("themes").iterdir())
+    entries += sorted((user_config_folder() / "themes").glob("*.toml"))
+    texts: dict[str, str] = {}
+    for entry in entries:
+        if entry.name.endswith(".toml"):
+            # An editor may be replacing the file at this moment; the next look finds it.
+            with contextlib.suppress(FileNotFoundError):
+                text = entry.read_bytes().decode("utf-8", errors="replace")
+                texts[entry.name.removesuffix(".toml")] = text
+    return texts

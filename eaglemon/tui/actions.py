@@ -1,31 +1,11 @@
-"""The one table of actions: key bindings, key line, command palette and help are made from it."""
+"""The one table of actions: bindings, key line, command palette, help and docs are made of it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from eaglemon.core.views import ServerState, ServerView
+from eaglemon.tui import scene as why
+from eaglemon.tui.scene import Scene, WhyNot
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """What decides whether an action can be carried out now."""
-
-    screen: str
-    """``fleet`` or ``server``."""
-    server: ServerView | None = None
-    """The server that an action would be about."""
-    hosts: int = 0
-    profiles: int = 0
-    read_only: bool = False
-    paused: bool = False
-    filtered: bool = False
-    """The filter line of the fleet is shown."""
-    probing: bool = False
-    """A probe of that server, started here, is under way."""
-
-
-WhyNot = Callable[[Scene], str | None]
-"""Returns why an action cannot be carried out, ``None`` when it can."""
+__all__ = ["ACTIONS", "BY_ID", "Action", "Scene", "shown_key"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,185 +22,298 @@ class Action:
     why_not: WhyNot
     important: bool = True
     """Shown in the key line."""
+    screens: tuple[str, ...] = ()
+    """Where it is shown in the key line; empty: everywhere."""
+
+
+_NAMES = {
+    "question_mark": "?",
+    "slash": "/",
+    "colon": ":",
+    "escape": "esc",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+    "ampersand": "&",
+}
 
 
 def shown_key(action: Action) -> str:
     """Return the key as people write it."""
-    names = {
-        "question_mark": "?",
-        "slash": "/",
-        "colon": ":",
-        "escape": "esc",
-        "left_square_bracket": "[",
-        "right_square_bracket": "]",
-    }
-    return names.get(action.keys[0], action.keys[0])
+    return _NAMES.get(action.keys[0], action.keys[0])
 
 
-def _always(_: Scene) -> str | None:
-    return None
-
-
-def _start(scene: Scene) -> str | None:
-    if scene.read_only:
-        return "this console is read-only: start it without --read-only to launch servers"
-    if not scene.hosts:
-        return "no hosts: name one on the command line or in hosts.toml"
-    if not scene.profiles:
-        return "no profiles could be read: see eaglemon profiles"
-    return None
-
-
-def _with_server(scene: Scene) -> str | None:
-    if scene.server is None:
-        return "no server is selected: start one with s, or select one in the list"
-    return None
-
-
-def _stop(scene: Scene) -> str | None:
-    missing = _with_server(scene)
-    if missing or scene.server is None:
-        return missing
-    if scene.read_only:
-        return "this console is read-only: start it without --read-only to stop servers"
-    if scene.server.state.ended:
-        return f"{scene.server.name} has ended already: nothing to stop"
-    return None
-
-
-def _probe(scene: Scene) -> str | None:
-    missing = _with_server(scene)
-    if missing or scene.server is None:
-        return missing
-    if scene.read_only:
-        return "this console is read-only: a probe would put load on the server"
-    if scene.probing:
-        return f"a probe of {scene.server.name} is under way: cancel it with x"
-    if not scene.server.state.answering and scene.server.state is not ServerState.UNHEALTHY:
-        return f"{scene.server.name} is {scene.server.state}: only a ready server can be probed"
-    return None
-
-
-def _cancel_probe(scene: Scene) -> str | None:
-    return None if scene.probing else "no probe of this server is under way: start one with t"
-
-
-def _on_fleet(scene: Scene) -> str | None:
-    return None if scene.screen == "fleet" else "only in the list of hosts: go back with esc"
-
-
-def _open(scene: Scene) -> str | None:
-    return _with_server(scene) if scene.screen == "fleet" else "this server is open already"
-
-
-def _back(scene: Scene) -> str | None:
-    if scene.screen != "fleet" or scene.filtered:
-        return None
-    return "this is the first screen: q quits"
+def _action(
+    id: str,  # noqa: A002 (the name of the field)
+    keys: str,
+    label: str,
+    title: str,
+    why_not: WhyNot,
+    *screens: str,
+    important: bool = True,
+) -> Action:
+    return Action(
+        id=id,
+        keys=tuple(keys.split()),
+        label=label,
+        title=title,
+        why_not=why_not,
+        important=important,
+        screens=screens,
+    )
 
 
 ACTIONS: tuple[Action, ...] = (
-    Action(id="start", keys=("s",), label="start", title="Start a server", why_not=_start),
-    Action(
-        id="stop",
-        keys=("S",),
-        label="stop",
-        title="Stop the server: TERM, time to end, KILL, wait for the memory",
-        why_not=_stop,
+    _action(
+        "start",
+        "s",
+        "start",
+        "Start a server",
+        why.start,
+        "fleet",
+        "host",
+        "server",
+        "profiles",
     ),
-    Action(
-        id="kill",
-        keys=("K",),
-        label="kill",
-        title="Kill the server: the same with little time to end",
-        why_not=_stop,
+    _action(
+        "stop",
+        "S",
+        "stop",
+        "Stop the server: TERM, time to end, KILL, wait for the memory",
+        why.stop,
+        "fleet",
+        "host",
+        "server",
+        "log",
     ),
-    Action(id="probe", keys=("t",), label="probe", title="Probe the server", why_not=_probe),
-    Action(
-        id="cancel_probe",
-        keys=("x",),
-        label="cancel probe",
-        title="Cancel the probe of the server",
-        why_not=_cancel_probe,
+    _action(
+        "kill",
+        "K",
+        "kill",
+        "Kill the server: the same with little time to end",
+        why.stop,
+        "fleet",
+        "host",
+        "server",
+        "log",
+    ),
+    _action(
+        "restart",
+        "R",
+        "restart",
+        "Restart the server: stop it, prove it gone, start the same again",
+        why.restart,
+        "server",
+        "log",
+    ),
+    _action(
+        "ab",
+        "b",
+        "A/B",
+        "Compare two profiles: restart, measure, say which is faster",
+        why.compare,
+        "fleet",
+        "server",
+        "runs",
+    ),
+    _action(
+        "probe",
+        "t",
+        "probe",
+        "Probe the server",
+        why.probe,
+        "fleet",
+        "server",
+    ),
+    _action(
+        "cancel",
+        "x",
+        "cancel",
+        "Cancel the probe of the server, or the experiment",
+        why.cancel,
         important=False,
     ),
-    Action(
-        id="open", keys=("o",), label="open", title="Open the server (also enter)", why_not=_open
+    _action(
+        "open",
+        "o",
+        "open",
+        "Open the server (also enter)",
+        why.open_server,
+        "fleet",
     ),
-    Action(id="log", keys=("l",), label="log", title="Read the server's log", why_not=_with_server),
-    Action(
-        id="copy",
-        keys=("y",),
-        label="copy command",
-        title="Copy the server's command line",
-        why_not=_with_server,
+    _action(
+        "log",
+        "l",
+        "log",
+        "Read the server's log",
+        why.log,
+        "fleet",
+        "server",
+        "host",
     ),
-    Action(
-        id="processes",
-        keys=("i",),
-        label="processes",
-        title="Show or hide the processes on the GPUs",
-        why_not=_on_fleet,
+    _action(
+        "host",
+        "h",
+        "host",
+        "Open the host: its GPUs over time, processes, servers",
+        why.with_host,
+        "fleet",
+        "server",
     ),
-    Action(
-        id="filter",
-        keys=("slash",),
-        label="filter",
-        title="Show only hosts and servers whose name contains a text",
-        why_not=_on_fleet,
+    _action(
+        "filter",
+        "slash",
+        "filter",
+        "Filter rows by a text; search a log",
+        why.filter_rows,
+        "fleet",
+        "runs",
+        "profiles",
+        "log",
     ),
-    Action(
-        id="pause",
-        keys=("p",),
-        label="pause",
-        title="Freeze the picture, or let it go on",
-        why_not=_always,
+    _action(
+        "runs",
+        "u",
+        "runs",
+        "List what was measured, with figures and verdicts",
+        why.runs,
+        "fleet",
+        "experiment",
     ),
-    Action(
-        id="previous_tab",
-        keys=("left_square_bracket",),
-        label="tab",
-        title="Go to the previous tab or panel",
-        why_not=_always,
+    _action(
+        "copy",
+        "y",
+        "copy",
+        "Copy the server's command line",
+        why.with_server,
+        "server",
+        "log",
+    ),
+    _action(
+        "processes",
+        "i",
+        "processes",
+        "Show or hide the processes on the GPUs",
+        why.on_fleet,
+        "fleet",
         important=False,
     ),
-    Action(
-        id="next_tab",
-        keys=("right_square_bracket",),
-        label="tab",
-        title="Go to the next tab or panel",
-        why_not=_always,
+    _action(
+        "next_hit",
+        "n",
+        "next",
+        "Go to the next hit in the log",
+        why.on_log,
+        "log",
+    ),
+    _action(
+        "previous_hit",
+        "N",
+        "previous",
+        "Go to the previous hit in the log",
+        why.on_log,
+        "log",
         important=False,
     ),
-    Action(
-        id="theme",
-        keys=("T",),
-        label="theme",
-        title="Use the next theme",
-        why_not=_always,
+    _action(
+        "only",
+        "ampersand",
+        "only",
+        "Show only the lines of the log that contain a text",
+        why.on_log,
+        "log",
+    ),
+    _action(
+        "decisive",
+        "c",
+        "cause",
+        "Go to the line of the log that decides",
+        why.decisive,
+        "log",
+    ),
+    _action(
+        "sort",
+        "greater_than_sign",
+        "sort",
+        "Sort servers by the next column",
+        why.on_fleet,
         important=False,
     ),
-    Action(id="back", keys=("escape",), label="back", title="Go back", why_not=_back),
-    Action(
-        id="palette",
-        keys=("colon", "ctrl+p"),
-        label="commands",
-        title="Search all commands",
-        why_not=_always,
+    _action(
+        "sort_back",
+        "less_than_sign",
+        "sort",
+        "Sort servers by the previous column",
+        why.on_fleet,
+        important=False,
     ),
-    Action(
-        id="help",
-        keys=("question_mark", "f1"),
-        label="help",
-        title="Explain keys and signs",
-        why_not=_always,
+    _action(
+        "invert",
+        "I",
+        "invert",
+        "Turn the order of servers round",
+        why.on_fleet,
+        important=False,
     ),
-    Action(
-        id="quit",
-        keys=("q", "ctrl+q"),
-        label="quit",
-        title="Quit: servers keep running",
-        why_not=_always,
+    _action(
+        "pause",
+        "p",
+        "pause",
+        "Freeze the picture, or let it go on",
+        why.always,
+    ),
+    _action(
+        "previous_tab",
+        "left_square_bracket",
+        "tab",
+        "Go to the previous tab or panel",
+        why.tabs,
+        important=False,
+    ),
+    _action(
+        "next_tab",
+        "right_square_bracket",
+        "tab",
+        "Go to the next tab or panel",
+        why.tabs,
+        important=False,
+    ),
+    _action(
+        "theme",
+        "T",
+        "theme",
+        "Use the next theme",
+        why.always,
+        important=False,
+    ),
+    _action(
+        "back",
+        "escape",
+        "back",
+        "Go back",
+        why.back,
+    ),
+    _action(
+        "palette",
+        "colon ctrl+p",
+        "commands",
+        "Search all commands",
+        why.always,
+    ),
+    _action(
+        "help",
+        "question_mark f1",
+        "help",
+        "Explain keys and signs",
+        why.always,
+    ),
+    _action(
+        "quit",
+        "q ctrl+q",
+        "quit",
+        "Quit: servers keep running",
+        why.always,
     ),
 )
 

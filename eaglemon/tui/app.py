@@ -5,27 +5,35 @@ may wait for a host before the first picture is drawn.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import tzinfo
 from typing import ClassVar, Literal
 
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.filter import LineFilter
 from textual.reactive import var
 
-from eaglemon.app.api import Eaglemon
+from eaglemon.app.api import Eaglemon, Experiments
 from eaglemon.core.views import Snapshot
-from eaglemon.tui.actions import ACTIONS, BY_ID, Scene
+from eaglemon.tui.actions import ACTIONS, BY_ID
+from eaglemon.tui.ascii_only import AsciiOnly
+from eaglemon.tui.columns import plain
 from eaglemon.tui.deeds import Deeds
 from eaglemon.tui.news import news
 from eaglemon.tui.palette import ActionCommands
+from eaglemon.tui.scene import Scene
 from eaglemon.tui.screens.base import ConsoleScreen
 from eaglemon.tui.screens.fleet import FleetScreen
+from eaglemon.tui.screens.host import HostScreen
+from eaglemon.tui.screens.log import LogScreen
 from eaglemon.tui.screens.server import ServerScreen
 from eaglemon.tui.settings import Pace, Settings
 from eaglemon.tui.theming import parse_themes, semantic_defaults
 from eaglemon.tui.widgets.row_list import RowList
 
+ThemeSource = Callable[[], Mapping[str, str]]
+"""Reads the theme files again: name to text. It is called in a thread."""
 DEFAULT_THEME = "eaglemon-dark"
 """Used where the caller's themes have it."""
 
@@ -63,11 +71,17 @@ class ConsoleApp(App[None]):
         *,
         themes: Mapping[str, str] | None = None,
         theme: str | None = None,
+        experiments: Experiments | None = None,
         title: str = "eaglemon",
         read_only: bool = False,
         zone: tzinfo | None = None,
         pace: Pace | None = None,
+        ascii_only: bool = False,
+        theme_source: ThemeSource | None = None,
     ) -> None:
+        self._ascii = (AsciiOnly(),) if ascii_only else ()
+        self._theme_source = theme_source
+        self._theme_texts = dict(themes or {})
         self._own_themes, theme_problems = parse_themes(themes or {})
         self._complaints = [str(problem) for problem in theme_problems]
         super().__init__()
@@ -76,7 +90,8 @@ class ConsoleApp(App[None]):
         self.animation_level = "none"
         self._latest = console.snapshot()
         self.paused = False
-        self.deeds = Deeds(self, console)
+        self.deeds = Deeds(self, console, experiments)
+        self._has_experiments = experiments is not None
         for own in self._own_themes:
             self.register_theme(own)
         wanted = theme or DEFAULT_THEME
@@ -90,6 +105,10 @@ class ConsoleApp(App[None]):
         """Give every theme, Textual's own too, our semantic names."""
         return semantic_defaults(self.current_theme)
 
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Add our own filter to Textual's (``NO_COLOR`` is one of those)."""
+        return (*super().get_line_filters(), *self._ascii)
+
     def get_default_screen(self) -> FleetScreen:
         """Start with the fleet."""
         return self._fleet
@@ -101,6 +120,8 @@ class ConsoleApp(App[None]):
             self.say(complaint, severity="warning")
         self.run_worker(self._follow(), group="updates", exclusive=True)
         self.set_interval(self.settings.pace.tick_s, self._tick)
+        if self._theme_source is not None:
+            self.run_worker(self._follow_themes(self._theme_source), group="themes")
 
     async def _follow(self) -> None:
         async for snapshot in self.console_api.updates():
@@ -108,12 +129,37 @@ class ConsoleApp(App[None]):
             # The channel keeps the latest only, so sleeping here is what limits the pictures.
             await asyncio.sleep(self.settings.pace.refresh_s)
 
+    async def _follow_themes(self, source: ThemeSource) -> None:
+        while True:
+            await asyncio.sleep(self.settings.pace.themes_s)
+            texts = dict(await asyncio.to_thread(source))
+            if texts != self._theme_texts:
+                self._theme_texts = texts
+                self.take_themes(texts)
+
+    def take_themes(self, texts: Mapping[str, str]) -> None:
+        """Use theme files as they are now; the one in use is drawn again."""
+        themes, problems = parse_themes(texts)
+        for problem in problems:
+            self.say(str(problem), severity="warning")
+        self._own_themes = themes
+        for own in themes:
+            self.register_theme(own)
+        name = self.theme
+        if name in {own.name for own in themes}:
+            # A theme of the same name is news to Textual only when another was used in between.
+            self.theme = "textual-dark" if name != "textual-dark" else "textual-light"
+            self.use_theme(name)
+
     def _tick(self) -> None:
         self._take(self.console_api.snapshot())
 
     def _take(self, snapshot: Snapshot) -> None:
-        for text, severity in news(self._latest, snapshot):
-            self.say(text, severity=severity)
+        for item in news(self._latest, snapshot):
+            if item.ends:
+                self.tell_end(item.text, severity=item.severity)
+            else:
+                self.say(item.text, severity=item.severity)
         self._latest = snapshot
         if not self.paused:
             self.snapshot = snapshot
@@ -136,12 +182,15 @@ class ConsoleApp(App[None]):
         return Scene(
             screen=screen.NAME if screen is not None else "fleet",
             server=server,
+            host=screen.current_host() if screen is not None else None,
             hosts=len(self.console_api.hosts()),
             profiles=len(self.console_api.profiles()),
             read_only=self.settings.read_only,
             paused=self.paused,
-            filtered=screen is self._fleet and self._fleet.filtered,
+            filtered=screen is not None and screen.filtered,
             probing=server is not None and self.deeds.probes(server.id),
+            experiments=self._has_experiments,
+            experimenting=self.deeds.experiments.running() is not None,
         )
 
     def act(self, action_id: str) -> None:
@@ -168,6 +217,18 @@ class ConsoleApp(App[None]):
         """Show a message; its text is never read as markup."""
         self.notify(text, severity=severity, markup=False)
 
+    def tell_end(
+        self, text: str, *, severity: Literal["information", "warning", "error"] = "information"
+    ) -> None:
+        """Say that a long job has ended, also to somebody who looks elsewhere.
+
+        The bell marks the window; terminals that know OSC 9 show the text as a notification.
+        """
+        self.say(text, severity=severity)
+        self.bell()
+        if self._driver is not None:
+            self._driver.write(f"\x1b]9;{plain(text)}\x07")
+
     def console_screen(self) -> ConsoleScreen | None:
         """Return the main screen in front, under any dialog."""
         for screen in reversed(self.screen_stack):
@@ -178,13 +239,31 @@ class ConsoleApp(App[None]):
     def open_server(self, server_id: str) -> ServerScreen:
         """Show a server in place of one that is open."""
         front = self.console_screen()
-        if isinstance(front, ServerScreen):
-            if front.server_id == server_id:
-                return front
-            self.pop_screen()
+        if isinstance(front, ServerScreen) and front.server_id == server_id:
+            return front
         screen = ServerScreen(self.console_api, server_id, self.settings)
-        self.push_screen(screen)
+        self.open_screen(screen)
         return screen
+
+    def open_log(self, server_id: str) -> LogScreen:
+        """Show a server's log over everything else."""
+        front = self.console_screen()
+        if isinstance(front, LogScreen) and front.server_id == server_id:
+            return front
+        screen = LogScreen(self.console_api, server_id, self.settings)
+        self.open_screen(screen)
+        return screen
+
+    def open_host(self, host: str) -> None:
+        """Show a host."""
+        self.open_screen(HostScreen(self.console_api, host, self.settings))
+
+    def open_screen(self, screen: ConsoleScreen) -> None:
+        """Show a main screen, in place of one of its kind in front."""
+        front = self.console_screen()
+        if front is self.screen and type(front) is type(screen):
+            self.pop_screen()
+        self.push_screen(screen)
 
     def toggle_pause(self) -> None:
         """Freeze the picture, or go on with the latest; collecting goes on all the time."""
@@ -216,6 +295,10 @@ class ConsoleApp(App[None]):
     def on_console_screen_came_to_front(self) -> None:
         """Draw a screen as soon as it can be."""
         self.redraw()
+
+    def on_fleet_screen_host_chosen(self, event: FleetScreen.HostChosen) -> None:
+        """Open the chosen host."""
+        self.open_host(event.host)
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         """Open the chosen server."""

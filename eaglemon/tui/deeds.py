@@ -1,20 +1,24 @@
 """What the actions of the table do: one method for each, named after the action's id."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from textual.worker import Worker
 
-from eaglemon.app.api import Eaglemon
+from eaglemon.app.api import Eaglemon, Experiments
 from eaglemon.core import units
 from eaglemon.core.probe import ProbePlan
 from eaglemon.core.views import ServerView
 from eaglemon.errors import EaglemonError
+from eaglemon.tui.experiment_deeds import ExperimentDeeds
 from eaglemon.tui.screens.confirm import ConfirmStop
 from eaglemon.tui.screens.fleet import FleetScreen
 from eaglemon.tui.screens.help import HelpScreen
 from eaglemon.tui.screens.launch import LaunchScreen
+from eaglemon.tui.screens.log import LogScreen
 from eaglemon.tui.screens.probe import ProbeDialog
+from eaglemon.tui.screens.runs import RunsScreen
 from eaglemon.tui.screens.server import ServerScreen
 
 if TYPE_CHECKING:
@@ -28,8 +32,11 @@ class Deeds:
     started from and ends with the console.
     """
 
-    def __init__(self, app: "ConsoleApp", console: Eaglemon) -> None:
+    def __init__(
+        self, app: "ConsoleApp", console: Eaglemon, experiments: Experiments | None
+    ) -> None:
         self._app = app
+        self.experiments = ExperimentDeeds(app, experiments)
         self._console = console
         self._probes: dict[str, Worker[None]] = {}
 
@@ -63,22 +70,40 @@ class Deeds:
         dialog = ProbeDialog(self._console, server, plan)
         self._app.push_screen(dialog, partial(self._probe_chosen, server))
 
-    def cancel_probe(self) -> None:
-        """Cancel the probe of this server."""
-        self._probes[self._server().id].cancel()
+    def restart(self) -> None:
+        """Ask, then stop the server and start the same again."""
+        server = self._server()
+        question = ConfirmStop(server, grace_s=None, verb="Restart")
+        self._app.push_screen(question, partial(self._restart_answered, server))
+
+    def cancel(self) -> None:
+        """Cancel the experiment on its screen, elsewhere the probe of this server."""
+        if self._app.scene().screen == "experiment":
+            self.experiments.cancel()
+        else:
+            self._probes[self._server().id].cancel()
+
+    def ab(self) -> None:
+        """Compare two profiles, or show the comparison under way."""
+        self.experiments.compare()
+
+    def runs(self) -> None:
+        """Show what was measured."""
+        self.experiments.list_runs()
+
+    def host(self) -> None:
+        """Open the host under the cursor, or of the server."""
+        host = self._app.scene().host
+        if host is not None:
+            self._app.open_host(host)
 
     def open(self) -> None:
         """Open the server under the cursor."""
         self._app.open_server(self._server().id)
 
     def log(self) -> None:
-        """Open the server with its log in front."""
-        here = self._app.console_screen()
-        screen = self._app.open_server(self._server().id)
-        if screen is not here:
-            screen.call_after_refresh(screen.show_log)
-        elif not screen.show_log():
-            self._app.say("the log is in front: j, k, g, G and the page keys move in it")
+        """Open the server's log."""
+        self._app.open_log(self._server().id)
 
     def copy(self) -> None:
         """Copy the command line to the clipboard of the terminal."""
@@ -93,10 +118,40 @@ class Deeds:
             screen.toggle_processes()
 
     def filter(self) -> None:
-        """Ask for a filter."""
+        """Ask for a filter, or for a text to look for in the log."""
         screen = self._app.console_screen()
-        if isinstance(screen, FleetScreen):
+        if isinstance(screen, FleetScreen | RunsScreen):
             screen.ask_filter()
+        elif isinstance(screen, ServerScreen | LogScreen):
+            self._in_log(lambda log: log.ask(filters=False))
+
+    def only(self) -> None:
+        """Ask for a text that shown lines must contain."""
+        self._in_log(lambda log: log.ask(filters=True))
+
+    def next_hit(self) -> None:
+        """Go to the next hit."""
+        self._step_hit(1)
+
+    def previous_hit(self) -> None:
+        """Go to the previous hit."""
+        self._step_hit(-1)
+
+    def decisive(self) -> None:
+        """Go to the line of the log that decides."""
+        self._in_log(self._show_decisive)
+
+    def sort(self) -> None:
+        """Sort servers by the next column."""
+        self._sort(lambda fleet: fleet.sort(1))
+
+    def sort_back(self) -> None:
+        """Sort servers by the previous column."""
+        self._sort(lambda fleet: fleet.sort(-1))
+
+    def invert(self) -> None:
+        """Turn the order of servers round."""
+        self._sort(lambda fleet: fleet.invert())
 
     def pause(self) -> None:
         """Freeze or go on."""
@@ -122,9 +177,9 @@ class Deeds:
     def back(self) -> None:
         """Clear the filter, or leave the screen."""
         screen = self._app.console_screen()
-        if isinstance(screen, FleetScreen):
-            screen.clear_filter()
-        elif isinstance(screen, ServerScreen):
+        if screen is None or screen.clear_filter():
+            self._app.redraw()
+        elif not isinstance(screen, FleetScreen):
             self._app.pop_screen()
 
     def palette(self) -> None:
@@ -150,13 +205,37 @@ class Deeds:
         if screen is not None:
             screen.step_tab(step)
 
+    def _in_log(self, then: Callable[[LogScreen], None]) -> None:
+        here = self._app.console_screen()
+        screen = self._app.open_log(self._server().id)
+        if screen is here:
+            then(screen)
+        else:
+            screen.call_after_refresh(then, screen)
+
+    def _step_hit(self, step: int) -> None:
+        screen = self._app.console_screen()
+        if isinstance(screen, LogScreen):
+            self._app.say(screen.step_hit(step))
+
+    def _show_decisive(self, screen: LogScreen) -> None:
+        server = screen.current_server()
+        if not screen.show_decisive() and server is not None and server.cause is not None:
+            where = units.count(server.cause.line_number)
+            self._app.say(f"line {where} is not among those read: {server.cause.decisive_line}")
+
+    def _sort(self, how: Callable[[FleetScreen], str]) -> None:
+        screen = self._app.console_screen()
+        if isinstance(screen, FleetScreen):
+            self._app.say(how(screen))
+
     def _launched(self, server_id: str | None) -> None:
         if server_id is not None:
             self._app.open_server(server_id)
 
     def _ask_stop(self, *, grace_s: float | None, kill: bool) -> None:
         server = self._server()
-        question = ConfirmStop(server, grace_s=grace_s, kill=kill)
+        question = ConfirmStop(server, grace_s=grace_s, verb="Kill" if kill else "Stop")
         self._app.push_screen(question, partial(self._stop_answered, server, grace_s))
 
     def _stop_answered(
@@ -167,6 +246,25 @@ class Deeds:
     ) -> None:
         if answer:
             self._app.run_worker(self._stop(server, grace_s), group=f"stop-{server.id}")
+
+    def _restart_answered(
+        self,
+        server: ServerView,
+        answer: bool | None,  # noqa: FBT001 (the result of the dialog)
+    ) -> None:
+        if answer:
+            self._app.run_worker(self._restart(server), group=f"stop-{server.id}")
+
+    async def _restart(self, server: ServerView) -> None:
+        try:
+            again = await self._console.restart(server.id)
+        except EaglemonError as error:
+            self._app.say(f"restarting {server.name}: {error}", severity="error")
+            return
+        self._app.say(f"{server.name} is gone and starts again")
+        front = self._app.console_screen()
+        if isinstance(front, ServerScreen) and front.server_id == server.id:
+            self._app.open_server(again)
 
     async def _stop(self, server: ServerView, grace_s: float | None) -> None:
         try:
@@ -190,7 +288,7 @@ class Deeds:
             speed = units.rate(progress.figures.total_tok_s)
             length = units.length(progress.figures.accept_length)
             text = f"probe of {server.name} {progress.state}: {speed} tok/s, accept length {length}"
-            self._app.say(text)
+            self._app.tell_end(text)
         finally:
             del self._probes[server.id]
             self._app.redraw()

@@ -1,12 +1,21 @@
 """What is worth a message when it happens: a start that ended, a server that failed or went."""
 
+from dataclasses import dataclass
 from typing import Literal
 
 from eaglemon.core import units
 from eaglemon.core.hosts import LinkState
 from eaglemon.core.views import ServerState, ServerView, Snapshot
 
-News = tuple[str, Literal["information", "warning", "error"]]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """One message."""
+
+    text: str
+    severity: Literal["information", "warning", "error"] = "information"
+    ends: bool = False
+    """A long job ended with it, so that somebody who looks elsewhere wants to know."""
 
 
 def news(before: Snapshot, after: Snapshot) -> list[News]:
@@ -21,23 +30,26 @@ def news(before: Snapshot, after: Snapshot) -> list[News]:
         if known is None or known.state is host.state:
             continue
         if host.state is LinkState.DOWN:
-            found.append((f"{host.name} is down: {host.detail or 'no reason given'}", "warning"))
+            why = host.detail or "no reason given"
+            found.append(News(text=f"{host.name} is down: {why}", severity="warning"))
         elif host.state is LinkState.UP and known.state in {LinkState.DOWN, LinkState.STALE}:
-            found.append((f"{host.name} is back", "information"))
+            found.append(News(text=f"{host.name} is back"))
     return found
 
 
 def _server_news(old: ServerView, server: ServerView) -> list[News]:
+    name = server.name
     if server.state is ServerState.READY and old.state.starting:
-        return [(f"{server.name} is ready after {units.duration(server.age_s)}", "information")]
+        return [News(text=f"{name} is ready after {units.duration(server.age_s)}", ends=True)]
     if server.state is ServerState.FAILED:
         why = server.cause.sentence if server.cause else str(server.exit or "cause unknown")
-        return [(f"{server.name} failed: {why}", "error")]
+        return [News(text=f"{name} failed: {why}", severity="error", ends=True)]
     if server.state is ServerState.STOPPED:
         if server.stop is not None and server.stop.proven:
             took = units.duration(server.stop.elapsed_s)
-            return [(f"{server.name} is stopped; memory is back after {took}", "information")]
-        return [(f"{server.name} is stopped", "information")]
+            return [News(text=f"{name} is stopped; memory is back after {took}", ends=True)]
+        return [News(text=f"{name} is stopped", ends=True)]
     if server.state is ServerState.UNHEALTHY:
-        return [(f"{server.name} is unhealthy: {server.detail or 'no answer'}", "warning")]
+        why = server.detail or "no answer"
+        return [News(text=f"{name} is unhealthy: {why}", severity="warning")]
     return []

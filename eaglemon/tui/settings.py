@@ -14,6 +14,8 @@ class Pace:
     """Between two looks at the clock, so that ages go on while every host is silent."""
     check_s: float = 0.4
     """From the last key in the launch form until the host is asked about it."""
+    themes_s: float = 1.0
+    """Between two looks at the theme files."""
     log_s: float = 0.1
     """Between two writes to a log view."""
 

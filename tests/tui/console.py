@@ -9,8 +9,9 @@ from pathlib import Path
 from textual.pilot import Pilot
 from textual.screen import Screen
 
+from eaglemon.app.api import Experiments
 from eaglemon.core.views import LogBatch, Snapshot
-from eaglemon.tui.app import ConsoleApp
+from eaglemon.tui.app import ConsoleApp, ThemeSource
 from eaglemon.tui.settings import Pace
 from tests.tui.fake_console import FakeConsole
 from tests.tui.frame import frame_text
@@ -19,7 +20,7 @@ THEMES = {
     path.stem: path.read_text(encoding="utf-8")
     for path in sorted((Path(__file__).parents[2] / "themes").glob("*.toml"))
 }
-AT_ONCE = Pace(refresh_s=0, tick_s=3600, check_s=0, log_s=0)
+AT_ONCE = Pace(refresh_s=0, tick_s=3600, check_s=0, log_s=0, themes_s=0.01)
 
 
 @dataclass
@@ -72,11 +73,17 @@ async def opened(
     read_only: bool = False,
     logs: tuple[LogBatch, ...] = (),
     fake: FakeConsole | None = None,
+    experiments: Experiments | None = None,
+    theme_source: ThemeSource | None = None,
+    ascii_only: bool = False,
 ) -> AsyncIterator[Opened]:
     """Run the console on ``snapshot``."""
     fake = fake or FakeConsole(snapshot, log_batches=logs)
     app = ConsoleApp(
         fake,
+        experiments=experiments,
+        theme_source=theme_source,
+        ascii_only=ascii_only,
         themes=THEMES if themes is None else themes,
         theme=theme,
         read_only=read_only,

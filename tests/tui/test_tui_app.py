@@ -4,6 +4,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from rich.cells import cell_len
 from textual.color import Color
 from textual.filter import Monochrome
 
@@ -104,6 +105,43 @@ async def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
                 color = segment.style.color if segment.style else None
                 if color is not None and color.triplet is not None:
                     assert len(set(color.triplet)) == 1
+
+
+async def test_a_theme_file_that_changes_is_drawn_at_once() -> None:
+    async with opened(snapshots.FLEET) as console:
+        before = console.screen.styles.background
+        dark = THEMES["eaglemon-dark"].replace('background = "#11151a"', 'background = "#400000"')
+        console.app.take_themes({**THEMES, "eaglemon-dark": dark, "mine": 'primary = "#369"'})
+        await console.settle()
+        after = console.screen.styles.background
+        assert after.r > 60 > before.r
+        assert "mine" in console.app.own_theme_names()
+        console.app.take_themes({**THEMES, "mine": "primary = 3"})
+        assert console.said == ['theme mine: primary is missing; add primary = "#rrggbb"']
+        assert console.app.theme == "eaglemon-dark"
+
+
+async def test_theme_files_are_looked_at_again() -> None:
+    texts = dict(THEMES)
+    async with opened(snapshots.FLEET, theme_source=lambda: texts) as console:
+        texts["mine"] = 'primary = "#336699"'
+        deadline = time.monotonic() + 10
+        while "mine" not in console.app.own_theme_names() and time.monotonic() < deadline:
+            await console.pilot.pause(0.02)
+        assert "mine" in console.app.own_theme_names()
+
+
+@pytest.mark.parametrize("key", ["p", "o", "h", "question_mark", "s"])
+async def test_ascii_terminals_get_ascii_in_the_same_cells(key: str) -> None:
+    async with opened(snapshots.FLEET) as usual:
+        await usual.press(key)
+        wanted = [cell_len(line) for line in usual.text().splitlines()]
+    async with opened(snapshots.FLEET, ascii_only=True) as console:
+        await console.press(key)
+        text = console.text()
+        assert text.isascii()
+        assert "READY" in text or key in {"h", "question_mark", "s"}
+        assert [len(line) for line in text.splitlines()] == wanted
 
 
 def test_the_usual_pace_is_four_pictures_a_second_at_most() -> None:

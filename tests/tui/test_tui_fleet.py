@@ -84,17 +84,39 @@ async def test_a_long_list_scrolls_with_the_cursor() -> None:
         assert servers(console).scroll_offset.y == 0
 
 
-async def test_enter_folds_a_host_and_shows_the_processes_of_a_gpu() -> None:
+async def test_space_folds_a_host_and_i_shows_processes() -> None:
     async with opened(snapshots.FLEET) as console:
-        await console.press("1", "enter")
+        await console.press("1", "space")
         assert "112.0/140.4" not in console.text()
         assert hosts(console).cursor_key == "host/h200-a"
-        await console.press("enter")
+        await console.press("space")
         assert "112.0/140.4" in console.text()
-        await console.press("j", "enter")
+        await console.press("i")
         assert "pid 640" in console.text()
         await console.press("i")
         assert "pid 640" not in console.text()
+
+
+async def test_servers_are_sorted_by_any_column_and_turned_round() -> None:
+    async with opened(snapshots.FLEET) as console:
+        listing = servers(console)
+
+        def order() -> list[str]:
+            return [row.key for row in listing._rows if row.selectable]
+
+        newest = order()
+        said = ["state", "name", "host", "accept length, highest first", "tok/s, highest first"]
+        for name in said:
+            await console.press("greater_than_sign")
+            assert console.said[-1] == f"servers by {name}"
+        assert order()[0] == "run-ready"
+        await console.press("less_than_sign", "less_than_sign", "less_than_sign")
+        assert order() == ["run-killed", "run-ready", "run-failed", "run-starting"]
+        await console.press("I")
+        assert console.said[-1] == "servers by name, turned round"
+        assert order() == ["run-starting", "run-failed", "run-ready", "run-killed"]
+        await console.press("I", "less_than_sign", "less_than_sign")
+        assert order() == newest
 
 
 async def test_enter_and_o_open_the_server_and_escape_comes_back() -> None:

@@ -66,7 +66,7 @@ async def test_the_log_follows_when_its_panel_shrinks() -> None:
     lines = tuple(f"line {number}" for number in range(500))
     logs = (LogBatch(lines=lines, next_offset=1),)
     async with opened(snapshots.only(snapshots.starting()), logs=logs) as console:
-        await console.press("l")
+        await console.press("o", "4")
         assert "line 499" in console.text()
         await console.push(snapshots.only(replace(snapshots.ready(), id="run-starting")))
         assert "Throughput" in console.text()

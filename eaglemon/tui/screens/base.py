@@ -69,6 +69,20 @@ class ConsoleScreen(Screen[None]):
         """Return the server that actions are about."""
         raise NotImplementedError
 
+    def current_host(self) -> str | None:
+        """Return the name of the host that actions are about."""
+        server = self.current_server()
+        return None if server is None else server.host
+
+    @property
+    def filtered(self) -> bool:
+        """A filter or search line is shown."""
+        return False
+
+    def clear_filter(self) -> bool:
+        """Remove a filter; return whether there was one."""
+        return False
+
     def show(self, snapshot: Snapshot) -> None:
         """Draw ``snapshot``."""
         raise NotImplementedError

@@ -18,7 +18,10 @@ _NAME_WIDTH = 11
 
 
 class ConfirmStop(ModalScreen[bool]):
-    """Answers ``True`` when the server may be stopped; Cancel has the focus."""
+    """Answers ``True`` when it may be done; ``verb`` is Stop, Kill or Restart.
+
+    Cancel has the focus.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", show=False),
@@ -26,11 +29,11 @@ class ConfirmStop(ModalScreen[bool]):
         Binding("left,right,h,l", "app.focus_next", show=False),
     ]
 
-    def __init__(self, server: ServerView, *, grace_s: float | None, kill: bool) -> None:
+    def __init__(self, server: ServerView, *, grace_s: float | None, verb: str) -> None:
         super().__init__()
         self._server = server
         self._grace_s = grace_s
-        self._verb = "Kill" if kill else "Stop"
+        self._verb = verb
 
     def compose(self) -> ComposeResult:
         """Lay out the account and the two buttons."""
@@ -49,7 +52,7 @@ class ConfirmStop(ModalScreen[bool]):
     def on_resize(self) -> None:
         """Lines are wrapped for a width."""
         width = min(_DIALOG_WIDTH, self.size.width) - 4
-        account = stop_account(self._server, self._grace_s, width)
+        account = stop_account(self._server, self._grace_s, width, again=self._verb == "Restart")
         self.query_one("#account", Static).update(lines(account))
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
@@ -61,8 +64,10 @@ class ConfirmStop(ModalScreen[bool]):
         self.dismiss(answer)
 
 
-def stop_account(server: ServerView, grace_s: float | None, width: int) -> list[Content]:
-    """Return what a stop will do, in lines of at most ``width`` cells."""
+def stop_account(
+    server: ServerView, grace_s: float | None, width: int, *, again: bool = False
+) -> list[Content]:
+    """Return what a stop will do, in lines of at most ``width`` cells; ``again``: a restart."""
     result = _facts("profile", server.profile, width)
     result += _facts("processes", _processes(server), width)
     gpus = f"{units.index_ranges(server.gpu_indexes)}, {units.memory(server.memory_used_bytes)}"
@@ -80,6 +85,8 @@ def stop_account(server: ServerView, grace_s: float | None, width: int) -> list[
     grace = "the profile's grace" if grace_s is None else units.duration(grace_s)
     result.append(Content(""))
     account = f"TERM now, KILL after {grace}, then wait until the memory is back."
+    if again:
+        account = account.removesuffix(".") + f", then start the same on port {server.port}."
     return result + [Content(line) for line in wrapped(account, width)]
 
 

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.message import Message
 from textual.widgets import Input
 
 from eaglemon.core.views import ServerView, Snapshot
@@ -23,6 +24,13 @@ class FleetScreen(ConsoleScreen):
     TABS: ClassVar[tuple[str, ...]] = ("Hosts", "Servers")
     SHORT_TABS: ClassVar[tuple[str, ...]] = ("Hosts", "Srv")
     GROUPS: ClassVar[tuple[tuple[str, ...], ...]] = (("hosts",), ("fleet-right", "servers"))
+
+    class HostChosen(Message):
+        """A host is to be opened."""
+
+        def __init__(self, host: str) -> None:
+            super().__init__()
+            self.host = host
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -89,6 +97,14 @@ class FleetScreen(ConsoleScreen):
         self.switch_tab(0)
         return self._hosts.toggle_processes()
 
+    def sort(self, step: int) -> str:
+        """Sort servers by the next (1) or previous (-1) column and return how they are sorted."""
+        return self._servers.sort(step)
+
+    def invert(self) -> str:
+        """Turn the order of servers round and return how they are sorted."""
+        return self._servers.invert()
+
     def ask_filter(self) -> None:
         """Let a filter be typed."""
         self._filter.display = True
@@ -123,13 +139,10 @@ class FleetScreen(ConsoleScreen):
             self.post_message(self.SelectionChanged())
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
-        """Fold a host; opening a server is the app's business."""
+        """Opening what was chosen is the app's business."""
         if event.row_list is self._hosts:
             event.stop()
-            if event.key.startswith("host/"):
-                self._hosts.toggle_host(event.key)
-            elif host_of(event.key):
-                self._hosts.toggle_processes()
+            self.post_message(self.HostChosen(host_of(event.key)))
 
     def on_resize(self) -> None:
         """The preview is made for a width."""

@@ -18,7 +18,7 @@ _MOVING = (
     ("g G", "to the top, to the end (a log follows again)"),
     ("pgup pgdn", "a page up or down"),
     ("tab", "next panel; [ and ] or 1 to 4 choose a tab"),
-    ("enter", "open a server; fold a host; processes of a GPU"),
+    ("enter", "open a server or a host; space folds a host"),
     ("esc", "back, close a dialog, clear the filter"),
 )
 _KEY_WIDTH = 11

@@ -115,12 +115,6 @@ class ServerScreen(ConsoleScreen):
         super().switch_tab(number)
         self.set_class(self._tab == len(self.GROUPS) - 1, "-log-tab")
 
-    def show_log(self) -> bool:
-        """Bring the log to the front; return whether it was not there before."""
-        before = self._log.has_focus
-        self.switch_tab(len(self.GROUPS) - 1)
-        return not before
-
     async def _follow_log(self) -> None:
         try:
             async for batch in self._api.logs(self.server_id, follow=True, tail=LOG_TAIL):

@@ -1,8 +1,10 @@
 """The list of hosts with their GPUs and, on request, the processes that hold GPU memory."""
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from rich.cells import cell_len
+from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from eaglemon.core import units
@@ -31,6 +33,8 @@ _SHORTEST_HOLDER = 12
 class HostList(RowList):
     """Hosts, GPUs and processes of a snapshot."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("space", "fold", show=False)]
+
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 (Textual's own name)
         super().__init__(id=id)
         self._snapshot = Snapshot(at=0.0)
@@ -49,6 +53,11 @@ class HostList(RowList):
         self._processes = not self._processes
         self.rebuild()
         return self._processes
+
+    def action_fold(self) -> None:
+        """Fold or unfold the host under the cursor."""
+        if self.cursor_key is not None and host_of(self.cursor_key):
+            self.toggle_host(self.cursor_key)
 
     def toggle_host(self, key: str) -> None:
         """Fold or unfold the host that a row belongs to."""

@@ -64,19 +64,21 @@ class KeyLine(Widget):
 def _belongs(action: Action, scene: Scene) -> bool:
     if action.why_not(scene) is not None:
         return False
-    if action.id == "cancel_probe":
-        return scene.probing
+    if action.id == "cancel":
+        return True
     if not action.important:
         return False
     if action.id == "back":
         return scene.filtered
-    if action.id in {"open", "filter", "processes"}:
-        return scene.screen == "fleet"
-    return True
+    return not action.screens or scene.screen in action.screens
 
 
 def _key(action: Action, scene: Scene) -> Content:
-    label = "go on" if action.id == "pause" and scene.paused else action.label
+    label = action.label
+    if action.id == "pause" and scene.paused:
+        label = "go on"
+    elif action.id == "cancel" and scene.probing:
+        label = "cancel probe"
     return joined(
         Content.styled(shown_key(action), "bold $accent"),
         f" {label}",

@@ -1,5 +1,8 @@
 """The list of servers: state, name, host and the figures that say whether speculation pays."""
 
+from collections.abc import Callable
+from typing import Any
+
 from textual.content import Content
 
 from eaglemon.core import units
@@ -15,17 +18,42 @@ _PROGRESS_WIDTH = 12
 
 
 class ServerList(RowList):
-    """Servers of a snapshot, newest first."""
+    """Servers of a snapshot, newest first unless sorted otherwise."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 (Textual's own name)
         super().__init__(id=id)
+        self._told: tuple[ServerView, ...] = ()
         self._servers: tuple[ServerView, ...] = ()
         self._empty = ""
+        self._order = 0
+        self._inverted = False
+
+    def sort(self, step: int) -> str:
+        """Sort by the next (1) or previous (-1) column and return how it is sorted now."""
+        self._order = (self._order + step) % len(_ORDERS)
+        return self._sorted_again()
+
+    def invert(self) -> str:
+        """Turn the order round and return how it is sorted now."""
+        self._inverted = not self._inverted
+        return self._sorted_again()
+
+    def _sorted_again(self) -> str:
+        self._servers = self._in_order(self._told)
+        self.rebuild()
+        name, _ = _ORDERS[self._order]
+        return f"servers by {name}{', turned round' if self._inverted else ''}"
+
+    def _in_order(self, servers: tuple[ServerView, ...]) -> tuple[ServerView, ...]:
+        _, key = _ORDERS[self._order]
+        ordered = servers if key is None else tuple(sorted(servers, key=key))
+        return ordered[::-1] if self._inverted else ordered
 
     def show(self, snapshot: Snapshot, *, filter_text: str = "", empty: str = "") -> None:
         """Show the servers that match ``filter_text``; ``empty`` is said where there are none."""
         wanted = filter_text.lower()
-        self._servers = tuple(s for s in snapshot.servers if wanted in _searchable(s))
+        self._told = tuple(s for s in snapshot.servers if wanted in _searchable(s))
+        self._servers = self._in_order(self._told)
         self._empty = f"nothing matches {filter_text!r}" if filter_text else empty
         self.rebuild()
 
@@ -49,6 +77,27 @@ class ServerList(RowList):
             if below is not None:
                 rows.append(Row(f"{server.id}/detail", below, selectable=False))
         return Content(header), rows
+
+
+def _accept(server: ServerView) -> float:
+    length = server.acceptance.accept_length if server.acceptance else None
+    return -1.0 if length is None else length
+
+
+def _speed(server: ServerView) -> float:
+    speed = server.load.tok_s if server.load else None
+    return -1.0 if speed is None else speed
+
+
+_ORDERS: tuple[tuple[str, Callable[[ServerView], Any] | None], ...] = (
+    ("age, newest first", None),
+    ("state", lambda s: list(ServerState).index(s.state)),
+    ("name", lambda s: s.name),
+    ("host", lambda s: s.host),
+    ("accept length, highest first", lambda s: -_accept(s)),
+    ("tok/s, highest first", lambda s: -_speed(s)),
+)
+"""What servers can be sorted by; ties stay as they were. Snapshots have them by age."""
 
 
 def look_of(server: ServerView) -> Look:

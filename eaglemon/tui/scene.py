@@ -1,0 +1,209 @@
+"""What a console shows now, and for each action why it cannot be carried out there. Pure."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from eaglemon.core.views import ServerState, ServerView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What decides whether an action can be carried out now."""
+
+    screen: str
+    """``NAME`` of the main screen in front: ``fleet``, ``server``, ``log``, ..."""
+    server: ServerView | None = None
+    """The server that an action would be about."""
+    host: str | None = None
+    """The host that an action would be about."""
+    hosts: int = 0
+    profiles: int = 0
+    read_only: bool = False
+    paused: bool = False
+    filtered: bool = False
+    """A filter or search line is shown."""
+    probing: bool = False
+    """A probe of that server, started here, is under way."""
+    experiments: bool = False
+    """This console can run and show experiments."""
+    experimenting: bool = False
+    """An experiment begun here is under way."""
+    profile_file: bool = False
+    """The profile under the cursor has a file that can be edited."""
+
+
+WhyNot = Callable[[Scene], str | None]
+"""Returns why an action cannot be carried out, ``None`` when it can."""
+
+LISTS = frozenset({"fleet", "runs", "profiles"})
+"""Screens whose rows can be filtered."""
+
+
+def always(_: Scene) -> str | None:
+    """Can always be done."""
+    return None
+
+
+def start(scene: Scene) -> str | None:
+    """Needs a host and a profile."""
+    if scene.read_only:
+        return "this console is read-only: start it without --read-only to launch servers"
+    if not scene.hosts:
+        return "no hosts: name one on the command line or in hosts.toml"
+    if not scene.profiles:
+        return "no profiles could be read: see eaglemon profiles"
+    return None
+
+
+def with_server(scene: Scene) -> str | None:
+    """Needs a server."""
+    if scene.server is None:
+        return "no server is selected: start one with s, or select one in the list"
+    return None
+
+
+def with_host(scene: Scene) -> str | None:
+    """Needs a host."""
+    if scene.screen == "host":
+        return "this host is open already"
+    return None if scene.host else "no host is selected: name one on the command line"
+
+
+def stop(scene: Scene) -> str | None:
+    """Needs a living server."""
+    missing = with_server(scene)
+    if missing or scene.server is None:
+        return missing
+    if scene.read_only:
+        return "this console is read-only: start it without --read-only to stop servers"
+    if scene.server.state.ended:
+        return f"{scene.server.name} has ended already: nothing to stop"
+    return None
+
+
+def restart(scene: Scene) -> str | None:
+    """Needs a server, living or ended."""
+    missing = with_server(scene)
+    if missing:
+        return missing
+    if scene.read_only:
+        return "this console is read-only: start it without --read-only to restart servers"
+    return None
+
+
+def probe(scene: Scene) -> str | None:
+    """Needs a server that answers."""
+    missing = with_server(scene)
+    if missing or scene.server is None:
+        return missing
+    if scene.read_only:
+        return "this console is read-only: a probe would put load on the server"
+    if scene.probing:
+        return f"a probe of {scene.server.name} is under way: cancel it with x"
+    if not scene.server.state.answering and scene.server.state is not ServerState.UNHEALTHY:
+        return f"{scene.server.name} is {scene.server.state}: only a ready server can be probed"
+    return None
+
+
+def cancel(scene: Scene) -> str | None:
+    """Needs a probe of this server, or on its screen an experiment, that is under way."""
+    if scene.screen == "experiment":
+        return None if scene.experimenting else "no experiment is under way: start one with b"
+    return None if scene.probing else "no probe of this server is under way: start one with t"
+
+
+def compare(scene: Scene) -> str | None:
+    """Needs experiments and two profiles; opens the one that runs."""
+    if not scene.experiments:
+        return "this console keeps no experiments: use eaglemon ab"
+    if scene.experimenting and scene.screen != "experiment":
+        return None
+    if scene.experimenting:
+        return "an experiment is under way: cancel it with x first"
+    missing = start(scene)
+    return missing or (None if scene.profiles > 1 else "two profiles are needed to compare")
+
+
+def runs(scene: Scene) -> str | None:
+    """Needs a history."""
+    if scene.screen == "runs":
+        return "the runs are open already"
+    return None if scene.experiments else "this console keeps no experiments: see eaglemon runs"
+
+
+def draft(scene: Scene) -> str | None:
+    """Needs a server that speculates."""
+    if scene.screen == "draft":
+        return "the draft is open already"
+    missing = with_server(scene)
+    if missing or scene.server is None:
+        return missing
+    return None if scene.server.speculation else f"{scene.server.name} does not speculate"
+
+
+def profiles(scene: Scene) -> str | None:
+    """Anywhere but there."""
+    return "the profiles are open already" if scene.screen == "profiles" else None
+
+
+def edit(scene: Scene) -> str | None:
+    """Needs a profile with a file."""
+    if scene.screen != "profiles":
+        return "only in the list of profiles: open it with P"
+    if scene.profile_file:
+        return None
+    return "this profile ships with eaglemon: extend it in a file of your own (eaglemon init)"
+
+
+def on_fleet(scene: Scene) -> str | None:
+    """Only on the first screen."""
+    return None if scene.screen == "fleet" else "only in the list of hosts: go back with esc"
+
+
+def filter_rows(scene: Scene) -> str | None:
+    """Needs a list, or a log to search."""
+    if scene.screen in LISTS or scene.screen in {"server", "log"}:
+        return None
+    return "nothing to filter here: only lists and logs"
+
+
+def on_log(scene: Scene) -> str | None:
+    """Only in a log."""
+    return None if scene.screen == "log" else "only in a log: open it with l"
+
+
+def tabs(scene: Scene) -> str | None:
+    """Needs more than one panel."""
+    one = scene.screen in {"log"}
+    return "this screen has one panel only" if one else None
+
+
+def decisive(scene: Scene) -> str | None:
+    """Needs a cause with a line."""
+    missing = with_server(scene)
+    if missing or scene.server is None:
+        return missing
+    if scene.server.cause is None or not scene.server.cause.decisive_line:
+        return f"no line of the log of {scene.server.name} is known to decide anything"
+    return None
+
+
+def log(scene: Scene) -> str | None:
+    """Needs a server; in its log there is nothing to open."""
+    if scene.screen == "log":
+        return "the log is open: j, k, g, G and the page keys move in it, / searches"
+    return with_server(scene)
+
+
+def open_server(scene: Scene) -> str | None:
+    """Needs a server that is not open."""
+    if scene.screen == "server":
+        return "this server is open already"
+    return with_server(scene)
+
+
+def back(scene: Scene) -> str | None:
+    """Needs somewhere to go back to."""
+    if scene.screen != "fleet" or scene.filtered:
+        return None
+    return "this is the first screen: q quits"

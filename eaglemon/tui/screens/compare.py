@@ -1,0 +1,170 @@
+"""The dialog before an experiment: what is compared, how they differ, what will be stopped."""
+
+import asyncio
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input, Label, Select, Static
+
+from eaglemon.app.api import Eaglemon, Experiments
+from eaglemon.core.experiment import ExperimentPlan, plan_problems
+from eaglemon.core.problems import errors_among
+from eaglemon.core.views import ServerView
+from eaglemon.errors import EaglemonError, UsageError
+from eaglemon.tui.columns import lines, plain
+from eaglemon.tui.experiment_panels import outlook_lines
+from eaglemon.tui.settings import Settings
+
+_WIDTH = 82
+
+
+class CompareDialog(ModalScreen[ExperimentPlan | None]):
+    """Answers with the plan of an experiment, ``None`` when there shall be none."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", show=False),
+        Binding("ctrl+s", "run", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        api: Eaglemon,
+        experiments: Experiments,
+        settings: Settings,
+        *,
+        server: ServerView | None,
+        host: str | None,
+    ) -> None:
+        super().__init__()
+        self._experiments = experiments
+        self._settings = settings
+        names = [profile.name for profile in api.profiles()]
+        self._names = names
+        self._hosts = [spec.name for spec in api.hosts()]
+        wanted_host = server.host if server is not None else host
+        self._host = wanted_host if wanted_host in self._hosts else self._hosts[0]
+        by_name = {profile.name: profile for profile in api.profiles()}
+        first = server.profile if server is not None and server.profile in by_name else names[0]
+        engine = by_name[first].engine
+        speculates = by_name[first].speculation is not None
+        # The twin without (or with) speculation is the comparison that is asked for most.
+        self._first = first
+        self._second = next(
+            (
+                name
+                for name in names
+                if name != first
+                and by_name[name].engine == engine
+                and (by_name[name].speculation is not None) != speculates
+            ),
+            next(name for name in names if name != first),
+        )
+        self._plan: ExperimentPlan | None = None
+
+    def compose(self) -> ComposeResult:
+        """Lay out the fields, what will happen, and the buttons."""
+        profiles = [(name, name) for name in self._names]
+        hosts = [(name, name) for name in self._hosts]
+        with Vertical(classes="dialog wide-dialog"):
+            with VerticalScroll(id="compare-body", can_focus=False):
+                for label, field, options, value in (
+                    ("A", "a", profiles, self._first),
+                    ("B", "b", profiles, self._second),
+                    ("host", "host", hosts, self._host),
+                ):
+                    with Horizontal(classes="field"):
+                        yield Label(label)
+                        yield Select(
+                            options, value=value, allow_blank=False, compact=True, id=field
+                        )
+                with Horizontal(classes="field"):
+                    yield Label("B changes")
+                    yield Input(id="changes", compact=True, placeholder="steps=3 draft-tokens=4")
+                with Horizontal(classes="field figures compare-figures"):
+                    yield Label("rounds")
+                    yield Input("2", id="rounds", compact=True, type="integer")
+                    yield Label("requests")
+                    yield Input(
+                        id="requests", compact=True, type="integer", placeholder="the profile's"
+                    )
+                yield Static(id="outlook")
+            with Horizontal(classes="buttons"):
+                yield Button("Cancel  esc", id="no", compact=True)
+                yield Button("Run it  ctrl+s", id="yes", variant="primary", compact=True)
+
+    def on_mount(self) -> None:
+        """Name the dialog and look ahead."""
+        self.query_one(".dialog").border_title = Content("Compare: restart, measure, decide")
+        self.query_one("#b").focus()
+        self._look_ahead()
+
+    def on_select_changed(self, event: Select.Changed) -> None:
+        """Look ahead again."""
+        event.stop()
+        self._look_ahead()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Look ahead again."""
+        event.stop()
+        self._look_ahead()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Run or go back."""
+        if event.button.id == "yes":
+            self.action_run()
+        else:
+            self.dismiss(None)
+
+    def action_run(self) -> None:
+        """Answer with the plan, once it is known what it will do."""
+        if self._plan is not None:
+            self.dismiss(self._plan)
+
+    @work(exclusive=True, group="outlook")
+    async def _look_ahead(self) -> None:
+        self._plan = None
+        self._tell([Content.styled("… looking ahead", "$quiet")])
+        await asyncio.sleep(self._settings.pace.check_s)
+        try:
+            plan = self._planned()
+            outlook = await self._experiments.outlook(plan)
+        except EaglemonError as error:
+            self._tell([Content.styled(f"✗ {plain(str(error))}", "$state-failed")])
+            return
+        self._plan = plan
+        self._tell(outlook_lines(outlook, min(_WIDTH, self.size.width - 6)))
+
+    def _planned(self) -> ExperimentPlan:
+        requests = self.query_one("#requests", Input).value.strip()
+        common = {"probe.requests": requests} if requests else {}
+        rounds = self.query_one("#rounds", Input).value.strip()
+        if not rounds.isdigit() or int(rounds) < 1:
+            raise UsageError("rounds must be 1 or more")
+        host = self._chosen("host")
+        changes = self.query_one("#changes", Input).value.split()
+        second = "+".join([self._chosen("b"), *changes])
+        plan = ExperimentPlan(
+            id=self._experiments.new_id("ab"),
+            arms=(
+                self._experiments.arm(self._chosen("a"), host, common),
+                self._experiments.arm(second, host, common),
+            ),
+            rounds=int(rounds),
+        )
+        wrong = errors_among(plan_problems(plan))
+        if wrong:
+            raise UsageError(str(wrong[0]))
+        return plan
+
+    def _chosen(self, field: str) -> str:
+        value = self.query_one(f"#{field}", Select).value
+        return str(value)
+
+    def _tell(self, rows: list[Content]) -> None:
+        self.query_one("#outlook", Static).update(lines(rows))
+        self.query_one("#yes", Button).disabled = self._plan is None
