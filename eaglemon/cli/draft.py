@@ -9,7 +9,7 @@ import click
 
 from eaglemon.cli import diagnostics, output
 from eaglemon.cli.draft_diagnose import diagnose_command
-from eaglemon.cli.draft_runs import examination
+from eaglemon.cli.draft_runs import examination, threads_option
 from eaglemon.cli.draft_text import capture_lines, check_lines, inspect_lines, search_lines
 from eaglemon.cli.invocation import json_option
 from eaglemon.core.problems import errors_among
@@ -135,7 +135,7 @@ def inspect_command(
     "--dtype", type=click.Choice(["float32", "bfloat16"]), default="float32", show_default=True
 )
 @click.option("--device", default="cpu", show_default=True, help="cpu, or cuda.")
-@click.option("--threads", type=click.IntRange(min=1), help="CPU threads; torch's choice if unset.")
+@threads_option
 @click.option("--max-tokens", type=click.IntRange(min=16), default=8192, show_default=True)
 @_python_option
 @_pickle_option
@@ -186,7 +186,7 @@ def check_command(
     "--dtype", type=click.Choice(["float32", "bfloat16"]), default="bfloat16", show_default=True
 )
 @click.option("--device", default="cpu", show_default=True, help="cpu, or cuda.")
-@click.option("--threads", type=click.IntRange(min=1), help="CPU threads; torch's choice if unset.")
+@threads_option
 @_python_option
 @json_option
 def capture_command(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eaglemon.cli import diagnostics, output
-from eaglemon.cli.draft_runs import examination
+from eaglemon.cli.draft_runs import examination, threads_option
 from eaglemon.cli.draft_text import diagnosis_lines
 from eaglemon.cli.invocation import Invocation, host_option, json_option
 from eaglemon.core.draft_diagnosis import diagnose_draft
@@ -52,7 +52,7 @@ class _Server:
 @click.option("--steps", type=click.IntRange(1, 32), default=5, show_default=True)
 @click.option("--python", metavar="PATH", help="Compute in this Python.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, or cuda.")
-@click.option("--threads", type=click.IntRange(min=1), help="CPU threads; torch's choice if unset.")
+@threads_option
 @json_option
 @click.pass_obj
 def diagnose_command(

@@ -1,9 +1,25 @@
 """Runs the offline check for commands, here or in another Python; torch is loaded only then."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import click
 
 from eaglemon.core.draft_views import Examination
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def threads_option(command: Command) -> Command:
+    """Add ``--threads``: by default half of the cores, the rest is the server's."""
+    return click.option(
+        "--threads",
+        type=click.IntRange(min=1),
+        default=lambda: max(1, (os.cpu_count() or 2) // 2),
+        help="CPU threads; half of the cores if unset.",
+    )(command)
 
 
 def examination(

@@ -116,6 +116,12 @@ def prepare(
             scale, eps = _final_norm(target, model.dtype, model.device)
             features[f"norm({name})"] = rms_norm(features[name], scale, eps)
         tokens = record.ids
+        embedded = read_rows(
+            embedding_of, embedding, tokens, dtype=model.dtype, device=model.device
+        )
+        if "hs[0]" not in features and embedded.shape[-1] == width:
+            # Files of trainers leave it out, and drafts are trained on it all the same.
+            features["embed"] = embedded
         follows = torch.cat([tokens[1:], tokens[-1:]])
         known = torch.ones(tokens.numel(), dtype=torch.bool)
         if choices is None or expected == TEXT:
@@ -125,9 +131,7 @@ def prepare(
             wanted = choices[number]
         passages.append(
             Passage(
-                embeddings=read_rows(
-                    embedding_of, embedding, tokens, dtype=model.dtype, device=model.device
-                ),
+                embeddings=embedded,
                 features=features,
                 expected=wanted.to(model.device),
                 scored=(record.mask & known).to(model.device),

@@ -136,3 +136,20 @@ def test_wirings_that_do_not_fit_are_named(models: Path) -> None:
         run(models, "low-mid-high", (2, 4, 9))
     with pytest.raises(ConfigError, match="joins 3 layers, 2 were given"):
         run(models, "low-mid-high", (2, 4))
+
+
+def test_a_trainer_s_file_shows_that_the_embedding_was_meant(models: Path, tmp_path: Path) -> None:
+    """The founding story from a trainer's dump: no layer numbers, and no embedding in it."""
+    states = load_file(models / "samples.safetensors")
+    for row in range(4):
+        dumped = states["hidden_states"][row, (2, 4, 5, 8)].transpose(0, 1).contiguous()
+        tensors = {"token_ids": states["input_ids"][row], "hidden_states": dumped}
+        save_tensors(tmp_path / f"hs_{row}.safetensors", tensors)
+    found = examine(models / "draft-embed-low-mid", models / "target", tmp_path)
+    assert found.search is not None
+    assert found.search.best.hypothesis.wiring == ("embed", "aux[0]", "aux[1]")
+    assert found.search.decided
+    assert found.search.slots is None
+    assert found.checks[0].accept_length > 3.8
+    assert found.checks[1].wiring == ("aux[0]", "aux[1]", "aux[2]")
+    assert found.checks[1].accept_length < 1.8
