@@ -19,7 +19,7 @@ async def follow_log(
     the host is not up at the start.
     """
     link = keeper.host.link
-    end = await link.log_tail(keeper.id, lines=0)
+    end = 0 if follow else await link.log_tail(keeper.id, lines=0)
     offset = 0 if tail is None else await link.log_tail(keeper.id, lines=tail)
     lines = LineAssembler()
     while True:
