@@ -133,7 +133,11 @@ def _wiring(
             evidence=(f"ids from {capture.key or 'defaults'}",),
             fixes=_wiring_fixes(known),
         )
-    if search is None or search.slots is None or capture is None or capture.slots is None:
+    if search is None:
+        return None
+    if search.slots is None:
+        return _unnumbered(search)
+    if capture is None or capture.slots is None:
         return None
     if capture.slots == search.slots:
         return None
@@ -154,6 +158,22 @@ def _wiring(
         evidence=tuple(evidence),
         fixes=_wiring_fixes(known),
         certain=search.decided,
+    )
+
+
+def _unnumbered(search: SearchView) -> _Finding | None:
+    """Judge a file that does not tell its layers: only their order can be wrong."""
+    wiring = search.best.hypothesis.wiring
+    if not search.decided or wiring == tuple(f"aux[{slot}]" for slot in range(len(wiring))):
+        return None
+    return _Finding(
+        verdict=DraftVerdict.WIRING,
+        sentence=f"trained on [{', '.join(wiring)}], not on the file's layers in their order",
+        evidence=(f"{_margin(search)} ahead of other orders and layers",),
+        fixes=(
+            "write them with 'eaglemon draft set-layers': embed is 0, aux[i] the i-th captured",
+        ),
+        certain=False,
     )
 
 

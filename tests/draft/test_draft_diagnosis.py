@@ -217,6 +217,16 @@ def test_a_draft_that_is_weak_offline_too() -> None:
     assert diagnosis.verdict is DraftVerdict.WEAK
 
 
+def test_a_file_without_layer_numbers_can_still_show_the_order() -> None:
+    ours = found((0, 2, 4))
+    wiring = ("embed", "aux[0]", "aux[1]")
+    moved = replace(ours.best, hypothesis=Hypothesis(wiring=wiring))
+    diagnosis = diagnose_draft(replace(RIGHT, search=replace(ours, best=moved, slots=None)))
+    assert diagnosis.verdict is DraftVerdict.WIRING
+    assert "trained on [embed, aux[0], aux[1]]" in diagnosis.sentence
+    assert not diagnosis.certain
+
+
 def test_served_figures_alone() -> None:
     alone = DraftEvidence(algorithm="EAGLE3", inspect=INSPECT, served=served((0.04, 0.0)))
     useless = diagnose_draft(alone)
