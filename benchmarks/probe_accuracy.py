@@ -243,6 +243,7 @@ async def main() -> None:
     parser.add_argument("--vllm-python", help="an interpreter that has vLLM")
     parser.add_argument("--tokenizer", help="a model folder with a tokenizer, for vLLM")
     parser.add_argument("--levels", default=",".join(map(str, LEVELS)))
+    parser.add_argument("--links", default="loopback,distant")
     parser.add_argument("--tries", type=int, default=3, help="for runs that were marked as late")
     given = parser.parse_args()
     levels = [int(level) for level in given.levels.split(",")]
@@ -253,7 +254,9 @@ async def main() -> None:
             local = HostSpec(
                 name="local", transport="local", env={"XDG_STATE_HOME": str(folder / "state")}
             )
-            for kind, spec in itertools.product(("one", "spec"), (local, distant)):
+            hosts = {"loopback": local, "distant": distant}
+            specs = [hosts[name] for name in given.links.split(",")]
+            for kind, spec in itertools.product(("one", "spec"), specs):
                 async with (
                     program("mock_engine.py", "--tokens", kind) as line,
                     Hub(
