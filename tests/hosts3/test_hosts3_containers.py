@@ -1,0 +1,104 @@
+"""GPU processes in containers: their name and their PID inside.
+
+There is no container engine here: the process is in a PID namespace and a control group of its
+own, as a container's is, and a stand-in for the docker command tells the name.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from eaglemon.core.hosts import GpuProcess
+from eaglemon.io.local import LocalTransport
+from tests.agent.driver import linked
+from tests.agent.test_agent_gpus import build
+
+CONTAINER_ID = "0123456789abcdef" * 4
+GROUPS = [Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup")]
+
+
+@pytest.fixture(scope="module")
+def driver_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("driver"))
+
+
+@pytest.fixture
+def contained() -> Iterator[int]:
+    """The pid, as the host sees it, of a process in a namespace and a group of its own."""
+    root = next((one for one in GROUPS if os.access(one / "cgroup.procs", os.W_OK)), None)
+    if root is None or os.geteuid() != 0:
+        pytest.skip("needs root and a control group that can be written")
+    group = root / f"docker-{CONTAINER_ID}.scope"
+    group.mkdir()
+    starter = subprocess.Popen(
+        ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", "sleep 600; true"],
+        start_new_session=True,
+    )
+    try:
+        children = Path(f"/proc/{starter.pid}/task/{starter.pid}/children")
+        while not (words := children.read_text().split()):
+            pass
+        pid = int(words[0])
+        (group / "cgroup.procs").write_text(str(pid))
+        yield pid
+    finally:
+        os.killpg(starter.pid, signal.SIGKILL)
+        starter.wait()
+        for _ in range(200):
+            with contextlib.suppress(OSError):
+                group.rmdir()
+                break
+
+
+async def first_when_named(
+    state: Path, driver_folder: Path, pid: int, path: str, name: str
+) -> GpuProcess:
+    env = {
+        "LD_LIBRARY_PATH": str(driver_folder),
+        "FAKE_GPUS": "1",
+        "FAKE_PID": str(pid),
+        "PATH": path,
+    }
+    async with (
+        linked(LocalTransport(), state, **env) as link,
+        aclosing(link.watch_gpus(interval_s=0.1, processes_interval_s=0.1)) as samples,
+        asyncio.timeout(15.0),
+    ):
+        async for sample in samples:
+            (process,) = sample.processes
+            if process.container == name:
+                return process
+    raise AssertionError("the samples ended")
+
+
+async def test_a_container_is_named_and_its_pids_mapped(
+    contained: int, driver_folder: Path, tmp_path: Path
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    docker = tools / "docker"
+    docker.write_text(f'#!/bin/sh\n[ "$1" = ps ] || exit 1\necho {CONTAINER_ID} serving-vllm\n')
+    docker.chmod(0o755)
+    path = f"{tools}:{os.environ['PATH']}"
+    process = await first_when_named(tmp_path, driver_folder, contained, path, "serving-vllm")
+    assert process.pid == contained
+    assert process.container_pid == 1
+    assert "sleep 600" in str(process.command)
+
+
+async def test_without_leave_to_ask_docker_the_short_id_stays(
+    contained: int, driver_folder: Path, tmp_path: Path
+) -> None:
+    for tool in ("docker", "podman"):
+        (tmp_path / tool).write_text("#!/bin/sh\necho permission denied >&2; exit 1\n")
+        (tmp_path / tool).chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    process = await first_when_named(tmp_path, driver_folder, contained, path, CONTAINER_ID[:12])
+    assert process.container_pid == 1
