@@ -37,7 +37,7 @@ FOREIGN_SHARE, FOREIGN_TOKENS = 0.02, 8
 _POLL_S = 0.25
 _PINGS = 3
 _FLUSH_LIMITS = HttpLimits(connect_s=5.0, read_s=20.0)
-_CANNOT_RUN = frozenset({"unknown-op", "spawn-failed"})
+_CANNOT_RUN = frozenset({"unknown-op", "spawn-failed", "no-python"})
 
 
 class Probe:
