@@ -291,6 +291,31 @@ def read_inner_pid(pid: int) -> Optional[int]:
     return int(words[-1]) if len(words) > 2 and words[-1].isdigit() else None
 
 
+def inner_argv(argv: List[str]) -> List[str]:
+    """Return the command that ``docker exec`` runs inside a container; empty for other commands."""
+    if len(argv) < 4 or os.path.basename(argv[0]) not in ("docker", "podman") or argv[1] != "exec":
+        return []
+    at = 2
+    while at < len(argv) and argv[at].startswith("-"):
+        at += 2 if argv[at] in ("-e", "--env", "-w", "--workdir", "-u", "--user") else 1
+    return list(argv[at + 1 :])
+
+
+def runs_inside(pid: int, argv: List[str]) -> bool:
+    """Tell whether a process of another namespace has this command line (``***`` fits all)."""
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            words = file.read(1 << 20).decode("utf-8", "replace").rstrip("\0").split("\0")
+    except OSError:
+        return False
+    if len(words) != len(argv) or (read_inner_pid(pid) is None and read_container(pid) is None):
+        return False
+    return all(
+        word == wanted or ("***" in wanted and word.startswith(wanted.partition("***")[0]))
+        for word, wanted in zip(words, argv)  # noqa: B905 -- Python 3.8; as long, see above
+    )
+
+
 def writes_to(pid: int, path: str) -> bool:
     """Tell whether the process's stdout or stderr is the file (the link is read, not followed:
     a file on a server that hangs must not hang this)."""
@@ -361,6 +386,12 @@ class Run:
         """The server's first process."""
         pid, ticks = self.record.get("pid"), self.record.get("start_ticks")
         return (pid, ticks) if isinstance(pid, int) and isinstance(ticks, int) else None
+
+    @property
+    def argv(self) -> List[str]:
+        """The command line, secrets masked."""
+        words = self.record.get("argv")
+        return [str(word) for word in words] if isinstance(words, list) else []
 
     @property
     def supervisor(self) -> Optional[Key]:
@@ -620,7 +651,8 @@ class Runs:
         new = pids - self._known_pids
         self._known_pids = pids
         families = [
-            (run, Family(run.leader, run.supervisor, run.log, run.members)) for run in open_runs
+            (run, Family(run.leader, run.supervisor, run.log, run.members, run.argv))
+            for run in open_runs
         ]
         procs = [proc for proc in map(read_proc, new) if proc is not None]
         procs.sort(key=lambda proc: (proc.start_ticks, proc.pid))
@@ -640,8 +672,11 @@ class Family:
         supervisor: Optional[Key],
         log: str,
         members: Dict[int, int],
+        argv: Iterable[str] = (),
     ) -> None:
         self.members = members
+        # What docker exec starts is no child of it: its command line is all that tells.
+        self._inside = inner_argv(list(argv))
         self._leader = leader
         self._supervisor = supervisor if find_living(supervisor) else None
         self._log = os.path.realpath(log)
@@ -666,6 +701,9 @@ class Family:
         if proc.parent in self.members:
             return True
         if self._supervisor is not None and proc.parent == self._supervisor[0]:
+            return True
+        later = self._leader is not None and proc.start_ticks >= self._leader[1]
+        if later and self._inside and runs_inside(proc.pid, self._inside):
             return True
         return writes_to(proc.pid, self._log)
 
@@ -885,7 +923,7 @@ class Stopper:
         self.refused: Set[Key] = set()
         run = Run("", self.folder)
         run.reload(time.monotonic())
-        self.family = Family(run.leader, run.supervisor, run.log, self.members)
+        self.family = Family(run.leader, run.supervisor, run.log, self.members, run.argv)
         self.same_boot = run.record.get("boot_id") == read_boot_id()
         self._scanned_at = 0.0
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,46 @@ async def test_a_server_in_another_pid_namespace_is_found_and_ended(
     assert stop is not None
     assert stop.gone_at is not None
     assert not any(is_alive(process.pid) for process in status.processes)
+
+
+async def test_what_docker_exec_started_is_ended_although_it_is_no_child(
+    link: AgentLink,  # noqa: F811
+    runs: Runs,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    enter = _namespace()
+    if not enter:
+        pytest.skip("the kernel lets nobody here make a PID namespace")
+    go, mark, secret = tmp_path / "go", tmp_path / "mark", "geheim"
+    code = f"{DEAF}; open({str(mark)!r}, 'w').close(); time.sleep(600)"
+    inner = [sys.executable, "-c", code, f"--api-key={secret}"]
+    # As the daemon does: it is asked by a client, and the server is the daemon's child.
+    waits = (
+        "import os, subprocess, sys, time\n"
+        f"while not os.path.exists({str(go)!r}): time.sleep(0.02)\n"
+        "subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)"
+    )
+    daemon = subprocess.Popen([sys.executable, "-c", waits, *enter, *inner], start_new_session=True)
+    client = tmp_path / "docker"
+    client.write_text(f"#!/bin/sh\ntouch {go}\nexec sleep 600\n", encoding="utf-8")
+    client.chmod(0o755)
+    try:
+        start = (str(client), "exec", "-e", "HF_TOKEN", "-w", "/w", "box")
+        masked = replace(
+            request("one", *start, *inner),
+            argv_recorded=(*start, *inner[:-1], "--api-key=***"),
+        )
+        record = await link.start_run(masked)
+        await until(mark.exists)
+        await link.stop_run("one", grace_s=0.3)
+        stop = (await runs.until("one", is_done)).stop
+        assert stop is not None
+        assert (stop.term_count, stop.left) == (2, ())
+        assert not is_alive(record.pid or 0)
+        await asyncio.to_thread(daemon.wait, LIMIT_S)
+    finally:
+        daemon.kill()
+        await asyncio.to_thread(daemon.wait, LIMIT_S)
 
 
 async def tell(link: AgentLink, job: dict[str, Any]) -> list[dict[str, Any]]:  # noqa: F811
