@@ -21,6 +21,7 @@ IMPORTANT: tuple[tuple[str, str], ...] = (
     ("enforce_eager", "whether CUDA graphs are used"),
     ("chunked_prefill", "how prompts are cut"),
     ("max_num_batched_tokens", "how many tokens a step takes"),
+    ("max_num_scheduled_tokens", "how many tokens a step takes"),
     ("disable_overlap_schedule", "whether the scheduler overlaps with the GPU"),
     ("kv_cache_dtype", "the precision of the KV cache"),
     ("dtype", "the precision of the model"),

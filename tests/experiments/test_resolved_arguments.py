@@ -50,3 +50,16 @@ def test_vllm_tells_its_configuration_in_the_log() -> None:
     assert found["max_num_seqs"] == "8"
     assert found["compilation_config.cudagraph_capture_sizes"] == "[]"
     assert found["enable_prefix_caching"] == "True"
+
+
+def test_vllm_schedules_fewer_tokens_a_step_when_it_speculates() -> None:
+    log = (CAPTURES / "vllm-0.32-cpu" / "ready-eager.log").read_text("utf-8", "replace")
+    vllm = engine_named("vllm")
+    plain = [line for line in log.split("\n") if "max_num_scheduled_tokens" not in line]
+    arms = (arm("base"), arm("spec", steps=3))
+    resolved = (
+        vllm.resolved_arguments(None, plain),
+        vllm.resolved_arguments(None, log.split("\n")),
+    )
+    (line,) = confounders(arms, resolved)
+    assert line.startswith("max_num_scheduled_tokens: none for base, 2048 for spec")

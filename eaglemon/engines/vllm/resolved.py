@@ -45,6 +45,9 @@ def resolved_arguments(lines: Iterable[str]) -> dict[str, str]:
                 found.setdefault(
                     noted.groupdict().get("name") or "attention_backend", noted["value"]
                 )
+    if "version" in found:
+        # Told only when the engine lowers it, as it does for speculation.
+        found.setdefault("max_num_scheduled_tokens", "none")
     return {name: value for name, value in found.items() if not is_secret(name)}
 
 
