@@ -75,21 +75,25 @@ async def restart(console: Console, server_id: str, *, grace_s: float | None) ->
                 f"{view.id} is not shown to be gone: {view.detail or view.state.value}",
                 hint="nothing was started; look at what holds the memory, then launch again",
             )
-    await _memory_back(console, plan)
+    await _memory_back(console, plan, ended_at=view.launched_at + view.age_s)
     return await console.launch(plan)
 
 
-async def _memory_back(console: Console, plan: LaunchPlan) -> None:
+async def _memory_back(console: Console, plan: LaunchPlan, *, ended_at: float) -> None:
     """Wait until the GPUs of a launch are free, for at most the profile's limit.
 
-    A server that failed by itself leaves its memory to the driver for a moment. What is still in
-    use at the end is for the preflight to tell.
+    A server that failed by itself leaves its memory to the driver for a moment, and a sample from
+    before ``ended_at`` (unix seconds) proves nothing. What is still in use at the end is for the
+    preflight to tell.
     """
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(plan.profile.limits.release_s):
             while True:
-                host = console.snapshot().host(plan.host)
-                if host is None or not gpu_problems(plan, host.sample):
+                snapshot = console.snapshot()
+                host = snapshot.host(plan.host)
+                age_s = host.sample_age_s if host is not None else None
+                fresh = age_s is not None and snapshot.at - age_s > ended_at
+                if host is None or (fresh and not gpu_problems(plan, host.sample)):
                     return
                 await asyncio.sleep(_MEMORY_STEP_S)
 

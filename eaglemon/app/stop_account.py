@@ -15,6 +15,10 @@ def stop_view(keeper: Keeper, wall: float) -> StopView | None:
     """Return the account at unix ``wall``, ``None`` where no stop was asked for."""
     machine, release = keeper.machine, keeper.seen.release
     stop = machine.stop
+    if stop is None and machine.release_proven:
+        # It ended by itself before the host's account of the stop was seen.
+        words = ("no process was left", "GPU memory is back")
+        return StopView(steps=words, processes_left=len(keeper.pids), proven=True)
     if stop is None:
         asked = machine.state in {ServerState.STOPPING, ServerState.RELEASING}
         return StopView(steps=("stop asked for",)) if asked else None
