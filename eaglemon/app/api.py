@@ -5,8 +5,10 @@ prepared snapshots. Methods raise ``EaglemonError`` subclasses only.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
+from eaglemon.core.draft_views import InspectView
 from eaglemon.core.experiment import Arm, ExperimentPlan
 from eaglemon.core.experiment_records import (
     Environment,
@@ -171,6 +173,22 @@ class Eaglemon(Protocol):
 
     async def close(self) -> None:
         """Close all connections; servers keep running."""
+        ...
+
+
+class LocalFiles(Protocol):
+    """Files of this computer that a console may read and have edited; calls block."""
+
+    def profile_file(self, source: str) -> Path | None:
+        """Return the file that ``Profile.source`` or a problem names, ``None`` where it ships."""
+        ...
+
+    def reload(self) -> None:
+        """Read the profiles again; the console has them at once. Raises ``ConfigError``."""
+        ...
+
+    def inspect_draft(self, folder: str, target: str) -> InspectView:
+        """Return what a draft's files on this computer say; raises ``ConfigError``."""
         ...
 
 

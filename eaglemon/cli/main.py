@@ -4,13 +4,17 @@ Subcommands are imported when they are called, so that ``eaglemon --help`` loads
 network nor the terminal console.
 """
 
+import contextlib
 import difflib
 import importlib
+import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from eaglemon import __version__
 from eaglemon.cli import diagnostics, output
@@ -41,6 +45,9 @@ COMMANDS = {
     "foreign": "List servers on a host that no console started.",
     "profiles": "List, show, check and import profiles.",
     "hosts": "List the configured hosts, or check what they lack.",
+    "init": "Write a commented configuration to start from.",
+    "replay": "Show a recorded console again.",
+    "completion": "Print the completion script of a shell.",
     "demo": "Try everything on a simulated GPU host.",
 }
 """Subcommands in the order of a session; each is ``command`` of the module of its name."""
@@ -66,6 +73,21 @@ class LazyGroup(click.Group):
         if not isinstance(command, click.Command):
             raise TypeError(f"eaglemon.cli.{cmd_name}.command is no command")
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete subcommands without importing them, then names of hosts."""
+        # Imported here because only completion needs it.
+        from eaglemon.io.ssh_names import ssh_names  # noqa: PLC0415
+
+        found = [
+            CompletionItem(name, help=text)
+            for name, text in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        if incomplete.startswith("-"):
+            found += click.Command.shell_complete(self, ctx, incomplete)
+        found += [CompletionItem(n) for n in ssh_names() if incomplete and n.startswith(incomplete)]
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the subcommands without importing them."""
@@ -156,7 +178,13 @@ def cli(ctx: click.Context) -> None:
 
 def main() -> None:
     """Run the command line of this process and exit."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    # All is closed by now, and taking the interpreter apart takes longer than closing it all did.
+    logging.shutdown()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:

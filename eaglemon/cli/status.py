@@ -4,19 +4,33 @@ import click
 
 from eaglemon.app.api import Eaglemon
 from eaglemon.cli import diagnostics, output, session
-from eaglemon.cli.invocation import Invocation, host_option, json_option
+from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option
 from eaglemon.cli.tables import status_lines
+from eaglemon.cli.watching import watch
 from eaglemon.core.views import ServerState, Snapshot
-from eaglemon.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE
+from eaglemon.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, UsageError
 
 
 @click.command(name="status")
 @click.argument("names", nargs=-1, metavar="[HOST]...")
 @host_option
+@click.option(
+    "--watch",
+    "watching",
+    is_flag=True,
+    help="Go on, a line for each change: for screen readers and plain terminals.",
+)
+@click.option("--every", type=DURATION, default="60s", help="With --watch: figures this often.")
 @json_option
 @click.pass_obj
 def command(
-    invocation: Invocation, *, names: tuple[str, ...], hosts: tuple[str, ...], as_json: bool
+    invocation: Invocation,
+    *,
+    names: tuple[str, ...],
+    hosts: tuple[str, ...],
+    watching: bool,
+    every: float,
+    as_json: bool,
 ) -> int:
     """Show hosts, GPUs, who uses them, and servers.
 
@@ -27,6 +41,11 @@ def command(
         return await console.settle()
 
     asked = invocation.hosts((*names, *hosts))
+    if watching:
+        if as_json:
+            raise UsageError("--watch writes lines", hint="for JSON, ask again and again")
+        session.run_on(asked, invocation.profiles(), lambda console: watch(console, every))
+        return EXIT_OK
     snapshot = session.run_on(asked, invocation.profiles(), work)
     if as_json:
         content = {"hosts": snapshot.hosts, "servers": snapshot.servers, "at": snapshot.at}

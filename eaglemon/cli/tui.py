@@ -5,18 +5,20 @@ import contextlib
 import locale
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import click
 
+from eaglemon.app.local_files import ConfigFiles
+from eaglemon.app.recording import Replay, record
 from eaglemon.cli import diagnostics, session
 from eaglemon.cli.experiment_session import open_experiments
 from eaglemon.cli.invocation import Invocation, host_option
 from eaglemon.core.hosts import HostQuestion, HostSpec
-from eaglemon.errors import EXIT_OK, UsageError
+from eaglemon.errors import EXIT_OK, EaglemonError, UsageError
 from eaglemon.io.config import ProfileStore
 from eaglemon.io.paths import user_config_folder
 from eaglemon.io.resources import data_folder
@@ -38,12 +40,17 @@ ascii_option = click.option(
 )
 
 
+Reload = Callable[[], ProfileStore]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """How the console is drawn."""
 
     theme: str | None = None
     ascii_only: bool = False
+    recorded: Path | None = None
+    """Where what is seen is written too."""
 
 
 @click.command(name="tui")
@@ -51,6 +58,12 @@ class Look:
 @host_option
 @theme_option
 @ascii_option
+@click.option(
+    "--record",
+    "recorded",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    help="Write what is seen to FILE (.jsonl, .jsonl.gz), for eaglemon replay FILE.",
+)
 @click.pass_obj
 def command(
     invocation: Invocation,
@@ -59,14 +72,15 @@ def command(
     hosts: tuple[str, ...] = (),
     theme: str | None = None,
     ascii_only: bool = False,
+    recorded: Path | None = None,
 ) -> int:
     """Open the terminal console on hosts, or on all configured ones."""
     if not has_terminal():
         raise UsageError("the console needs a terminal", hint="use eaglemon status --json")
     asked = invocation.hosts((*names, *hosts))
     with diagnostics.library_log():
-        look = Look(theme=theme, ascii_only=ascii_only or not speaks_utf8())
-        asyncio.run(show_console(asked, invocation.profiles(), look))
+        look = Look(theme=theme, ascii_only=ascii_only or not speaks_utf8(), recorded=recorded)
+        asyncio.run(show_console(asked, invocation.profiles(), look, invocation.profiles))
     return EXIT_OK
 
 
@@ -82,7 +96,10 @@ def speaks_utf8() -> bool:
 
 
 async def show_console(
-    hosts: Sequence[HostSpec], profiles: ProfileStore, look: Look | None = None
+    hosts: Sequence[HostSpec],
+    profiles: ProfileStore,
+    look: Look | None = None,
+    reload: Reload | None = None,
 ) -> None:
     """Run the terminal console on ``hosts`` until it is left; servers keep running."""
     shown: asyncio.Future[ConsoleApp] = asyncio.get_running_loop().create_future()
@@ -97,6 +114,7 @@ async def show_console(
         app = ConsoleApp(
             console,
             experiments=experiments,
+            files=ConfigFiles(profiles, reload or ProfileStore.load),
             themes=themes(),
             theme=look.theme if look else None,
             ascii_only=look.ascii_only if look else not speaks_utf8(),
@@ -104,10 +122,37 @@ async def show_console(
             read_only=session.is_read_only(),
         )
         shown.set_result(app)
+        path = look.recorded if look else None
+        writing = asyncio.create_task(record(console, path)) if path else None
         try:
             await app.run_async()
         finally:
+            if writing is not None:
+                await _end(writing)
             await experiments.close()
+
+
+async def show_recording(replay: Replay, look: Look, *, title: str) -> None:
+    """Run the console on a recording."""
+    app = ConsoleApp(
+        replay,
+        themes=themes(),
+        theme=look.theme,
+        ascii_only=look.ascii_only,
+        read_only=True,
+        title=title,
+    )
+    await app.run_async()
+
+
+async def _end(writing: asyncio.Task[None]) -> None:
+    writing.cancel()
+    try:
+        await writing
+    except asyncio.CancelledError:
+        return
+    except EaglemonError as error:
+        diagnostics.fail(f"the recording: {error}")
 
 
 def themes() -> dict[str, str]:

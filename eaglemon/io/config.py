@@ -89,6 +89,10 @@ class ProfileStore:
                 definitions.append(found)
         return cls(definitions, problems)
 
+    def take(self, other: "ProfileStore") -> None:
+        """Become what ``other`` is: the files were read again."""
+        vars(self).update(vars(other))
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the profiles that could be read, sorted, published pairs last."""

@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.filter import LineFilter
 from textual.reactive import var
 
-from eaglemon.app.api import Eaglemon, Experiments
+from eaglemon.app.api import Eaglemon, Experiments, LocalFiles
 from eaglemon.core.views import Snapshot
 from eaglemon.tui.actions import ACTIONS, BY_ID
 from eaglemon.tui.ascii_only import AsciiOnly
@@ -72,6 +72,7 @@ class ConsoleApp(App[None]):
         themes: Mapping[str, str] | None = None,
         theme: str | None = None,
         experiments: Experiments | None = None,
+        files: LocalFiles | None = None,
         title: str = "eaglemon",
         read_only: bool = False,
         zone: tzinfo | None = None,
@@ -90,7 +91,7 @@ class ConsoleApp(App[None]):
         self.animation_level = "none"
         self._latest = console.snapshot()
         self.paused = False
-        self.deeds = Deeds(self, console, experiments)
+        self.deeds = Deeds(self, console, experiments, files)
         self._has_experiments = experiments is not None
         for own in self._own_themes:
             self.register_theme(own)
@@ -189,6 +190,7 @@ class ConsoleApp(App[None]):
             paused=self.paused,
             filtered=screen is not None and screen.filtered,
             probing=server is not None and self.deeds.probes(server.id),
+            profile_file=self.deeds.files.current_file() is not None,
             experiments=self._has_experiments,
             experimenting=self.deeds.experiments.running() is not None,
         )

@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING
 
 from textual.worker import Worker
 
-from eaglemon.app.api import Eaglemon, Experiments
+from eaglemon.app.api import Eaglemon, Experiments, LocalFiles
 from eaglemon.core import units
 from eaglemon.core.probe import ProbePlan
 from eaglemon.core.views import ServerView
 from eaglemon.errors import EaglemonError
 from eaglemon.tui.experiment_deeds import ExperimentDeeds
+from eaglemon.tui.file_deeds import FileDeeds
 from eaglemon.tui.screens.confirm import ConfirmStop
 from eaglemon.tui.screens.fleet import FleetScreen
 from eaglemon.tui.screens.help import HelpScreen
 from eaglemon.tui.screens.launch import LaunchScreen
 from eaglemon.tui.screens.log import LogScreen
 from eaglemon.tui.screens.probe import ProbeDialog
+from eaglemon.tui.screens.profiles import ProfilesScreen
 from eaglemon.tui.screens.runs import RunsScreen
 from eaglemon.tui.screens.server import ServerScreen
 
@@ -33,10 +35,15 @@ class Deeds:
     """
 
     def __init__(
-        self, app: "ConsoleApp", console: Eaglemon, experiments: Experiments | None
+        self,
+        app: "ConsoleApp",
+        console: Eaglemon,
+        experiments: Experiments | None,
+        files: LocalFiles | None,
     ) -> None:
         self._app = app
         self.experiments = ExperimentDeeds(app, experiments)
+        self.files = FileDeeds(app, console, files)
         self._console = console
         self._probes: dict[str, Worker[None]] = {}
 
@@ -87,6 +94,18 @@ class Deeds:
         """Compare two profiles, or show the comparison under way."""
         self.experiments.compare()
 
+    def draft(self) -> None:
+        """Show the draft of the server."""
+        self.files.show_draft(self._server())
+
+    def profiles(self) -> None:
+        """Show the profiles."""
+        self.files.list_profiles()
+
+    def edit(self) -> None:
+        """Edit the profile under the cursor."""
+        self.files.edit()
+
     def runs(self) -> None:
         """Show what was measured."""
         self.experiments.list_runs()
@@ -120,7 +139,7 @@ class Deeds:
     def filter(self) -> None:
         """Ask for a filter, or for a text to look for in the log."""
         screen = self._app.console_screen()
-        if isinstance(screen, FleetScreen | RunsScreen):
+        if isinstance(screen, FleetScreen | RunsScreen | ProfilesScreen):
             screen.ask_filter()
         elif isinstance(screen, ServerScreen | LogScreen):
             self._in_log(lambda log: log.ask(filters=False))

@@ -1,10 +1,36 @@
 """What a launch form changes of a profile, as the overrides that ``Eaglemon.plan`` takes. Pure."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 from eaglemon.core.profiles import FlagValue, Profile
 from eaglemon.errors import UsageError
+
+_FIELD = re.compile(r"--set (port|steps|topk|draft-tokens)=(\S+?)(?=[\s;,.]|$)")
+_LINE = re.compile(r"--set ([\w.-]+)=(\S+)")
+
+
+def in_the_form(text: str) -> str:
+    """Return a message or hint that is worded for the command line in the words of the form."""
+    text = _FIELD.sub(r"\1 above", text)
+    text = _LINE.sub(r"a line \1=\2 under flags", text)
+    return text.replace("--set ", "").replace("use --set", "change it under flags")
+
+
+def first_choice(profiles: Sequence[Profile]) -> str:
+    """Return the name of the profile that the form begins with.
+
+    EAGLE-3 servers are what this console is for, so it is the first of them for the engine of the
+    first profile; baselines are one choice away.
+    """
+    engine = profiles[0].engine
+    wanted = [
+        profile
+        for profile in profiles
+        if profile.speculation is not None and profile.speculation.algorithm.upper() == "EAGLE3"
+    ]
+    return next((p for p in wanted if p.engine == engine), [*wanted, profiles[0]][0]).name
 
 
 def flag_lines(profile: Profile) -> str:

@@ -1,6 +1,6 @@
 """What the panels of a server say, as content for a width. Pure: views in, content out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import tzinfo
 
 from textual.content import Content
@@ -141,7 +141,8 @@ def acceptance(view: AcceptanceView | None, server: ServerView, width: int) -> C
     if view is None:
         if server.speculation is None:
             return Content.styled("this server does not speculate", "$quiet")
-        return Content.styled("no verify step seen yet", "$quiet")
+        nothing = Content.styled("no verify step seen yet", "$quiet")
+        return lines([nothing, *_probed_positions(server, width)])
     of = f" of {view.ceiling}" if view.ceiling is not None else ""
     value = units.length(view.accept_length)
     head = joined("accept length  ", Content.styled(value, "bold $chart-accept"), of)
@@ -170,17 +171,32 @@ def acceptance(view: AcceptanceView | None, server: ServerView, width: int) -> C
                 right(value, 6),
             )
         )
-    for number, share in enumerate(view.per_position, start=1):
-        label = f"position {number}" if number == 1 else str(number)
-        rows.append(
-            joined(
-                right(label, _LABEL_WIDTH - 1, "$quiet"),
-                " ",
-                bar(share, _bar_width(width), "$accept-bar"),
-                right(f"{share:.2f}", 6),
-            )
-        )
+    rows += _positions(view.per_position, width) or _probed_positions(server, width)
     return lines(rows)
+
+
+def _positions(shares: Sequence[float], width: int) -> list[Content]:
+    return [
+        joined(
+            right(f"position {number}" if number == 1 else str(number), _LABEL_WIDTH - 1, "$quiet"),
+            " ",
+            bar(share, _bar_width(width), "$accept-bar"),
+            right(f"{share:.2f}", 6),
+        )
+        for number, share in enumerate(shares, start=1)
+    ]
+
+
+def _probed_positions(server: ServerView, width: int) -> list[Content]:
+    """Return the positions of the last probe: not every engine's counters tell them."""
+    probe = server.probe
+    counts = probe.figures.counts if probe is not None else None
+    if probe is None or counts is None or not counts.survival:
+        return []
+    told = f"by position, as of the last probe ({probe.plan.workload}"
+    told += f", {probe.figures.accept_source}):" if probe.figures.accept_source else "):"
+    head = [Content.styled(line, "$quiet") for line in wrapped(told, width, 2)]
+    return [*head, *_positions(counts.survival, width)]
 
 
 def _bar_width(width: int) -> int:

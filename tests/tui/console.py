@@ -9,7 +9,7 @@ from pathlib import Path
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from eaglemon.app.api import Experiments
+from eaglemon.app.api import Eaglemon, Experiments, LocalFiles
 from eaglemon.core.views import LogBatch, Snapshot
 from eaglemon.tui.app import ConsoleApp, ThemeSource
 from eaglemon.tui.settings import Pace
@@ -73,15 +73,18 @@ async def opened(
     read_only: bool = False,
     logs: tuple[LogBatch, ...] = (),
     fake: FakeConsole | None = None,
+    replay: Eaglemon | None = None,
     experiments: Experiments | None = None,
+    files: LocalFiles | None = None,
     theme_source: ThemeSource | None = None,
     ascii_only: bool = False,
 ) -> AsyncIterator[Opened]:
     """Run the console on ``snapshot``."""
     fake = fake or FakeConsole(snapshot, log_batches=logs)
     app = ConsoleApp(
-        fake,
+        replay or fake,
         experiments=experiments,
+        files=files,
         theme_source=theme_source,
         ascii_only=ascii_only,
         themes=THEMES if themes is None else themes,

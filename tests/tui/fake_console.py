@@ -34,6 +34,7 @@ class FakeConsole:
     specs: Sequence[HostSpec] = ()
     known_profiles: Sequence[Profile] = (EAGLE3, BASELINE)
     problems: list[Problem] = field(default_factory=list)
+    broken: Sequence[Problem] = ()
     launch_error: EaglemonError | None = None
     stop_error: EaglemonError | None = None
     log_batches: Sequence[LogBatch] = ()
@@ -60,7 +61,7 @@ class FakeConsole:
         return self.known_profiles
 
     def profile_problems(self) -> Sequence[Problem]:
-        return ()
+        return self.broken
 
     def snapshot(self) -> Snapshot:
         return self.now

@@ -16,7 +16,7 @@ from eaglemon.tui.scene import Scene
 from tests.tui import snapshots
 from tests.tui.console import opened
 
-ABOUT_A_SERVER = ["stop", "kill", "restart", "probe", "open", "log", "copy", "decisive"]
+ABOUT_A_SERVER = ["stop", "kill", "restart", "probe", "open", "log", "copy", "decisive", "draft"]
 
 
 def test_every_action_has_a_deed_and_its_own_keys() -> None:
@@ -38,7 +38,14 @@ def test_states_decide_what_can_be_done() -> None:
     assert by_id["start"].why_not(Scene(screen="fleet", hosts=1, profiles=1)) is None
 
 
-WAYS = {"fleet": (), "server": ("o",), "host": ("h",), "log": ("l",)}
+WAYS = {
+    "fleet": (),
+    "server": ("o",),
+    "host": ("h",),
+    "log": ("l",),
+    "draft": ("o", "d"),
+    "profiles": ("P",),
+}
 
 
 @pytest.mark.parametrize("screen", WAYS)

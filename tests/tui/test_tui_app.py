@@ -117,6 +117,7 @@ async def test_a_theme_file_that_changes_is_drawn_at_once() -> None:
         assert after.r > 60 > before.r
         assert "mine" in console.app.own_theme_names()
         console.app.take_themes({**THEMES, "mine": "primary = 3"})
+        await console.settle()
         assert console.said == ['theme mine: primary is missing; add primary = "#rrggbb"']
         assert console.app.theme == "eaglemon-dark"
 

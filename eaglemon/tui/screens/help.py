@@ -13,7 +13,7 @@ from eaglemon.tui.actions import ACTIONS, Scene, shown_key
 from eaglemon.tui.columns import joined, lines, wrapped
 from eaglemon.tui.looks import PHASE_LOOKS, SERVER_LOOKS, Look
 
-_MOVING = (
+MOVING = (
     ("↑ ↓ j k", "move in the focused list or log"),
     ("g G", "to the top, to the end (a log follows again)"),
     ("pgup pgdn", "a page up or down"),
@@ -73,7 +73,7 @@ def help_lines(scene: Scene, width: int) -> list[Content]:
         if why_not is not None:
             result += _entry("", "", f"now: {why_not}", width, text_style="$quiet")
     result += [Content(""), _heading("Moving")]
-    for keys, text in _MOVING:
+    for keys, text in MOVING:
         result += _entry(keys, "bold $accent", text, width)
     result += [Content(""), _heading("States of a server")]
     result += _signs(list(SERVER_LOOKS.values()), width)

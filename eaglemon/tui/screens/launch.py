@@ -55,9 +55,7 @@ class LaunchScreen(ModalScreen[str | None]):
         """Lay out the fields, then problems and command, then the buttons."""
         profiles = [(name, name) for name in self._profiles]
         hosts = [(name, name) for name in self._hosts]
-        names = list(self._profiles)
-        # Speculative servers are what this console is for; baselines are one choice away.
-        first = next((n for n in names if self._profiles[n].speculation is not None), names[0])
+        first = launch_form.first_choice(list(self._profiles.values()))
         with Vertical(classes="dialog launch-dialog"):
             with VerticalScroll(id="launch-body", can_focus=False):
                 with Horizontal(classes="field"):
@@ -230,8 +228,10 @@ def _problem_lines(problem: Problem) -> list[Content]:
     style = "$state-failed" if error else "$state-warning"
     mark = "✗ " if error else "▲ "
     head = Content.assemble(
-        (mark, style), (f"{plain(problem.where)}: ", "bold"), plain(problem.message)
+        (mark, style),
+        (f"{plain(problem.where)}: ", "bold"),
+        plain(launch_form.in_the_form(problem.message)),
     )
     if not problem.hint:
         return [head]
-    return [head, Content.styled(f"  {plain(problem.hint)}", "$quiet")]
+    return [head, Content.styled(f"  {plain(launch_form.in_the_form(problem.hint))}", "$quiet")]

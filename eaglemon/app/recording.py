@@ -1,0 +1,278 @@
+"""Consoles in a file: what was seen, to be looked at again elsewhere (bug reports, demos).
+
+A recording is JSON lines, compressed where the name ends in ``.gz``: a header, then snapshots with
+the seconds since the start, at most one each ``STEP_S``, and the last lines of a server's log
+whenever its state changes. Command lines in it are masked as they are on screen; prompts of probes
+are left out.
+"""
+
+import asyncio
+import gzip
+import io
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from eaglemon.app.api import Eaglemon
+from eaglemon.core.experiment_records import Environment
+from eaglemon.core.foreign import ForeignServer, ForeignStop, Reached
+from eaglemon.core.hosts import HostSpec
+from eaglemon.core.probe import ProbePlan, ProbeProgress
+from eaglemon.core.problems import Problem
+from eaglemon.core.profiles import Profile
+from eaglemon.core.views import LaunchPlan, LogBatch, ServerView, Snapshot
+from eaglemon.errors import ConfigError, EaglemonError, UsageError
+
+VERSION = 1
+STEP_S = 1.0
+LOG_TAIL = 500
+_MAGIC = "eaglemon recording"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One line of a recording; only one of header, snapshot and log is there."""
+
+    at_s: float = 0.0
+    """Seconds since the recording began."""
+    header: str | None = None
+    version: int | None = None
+    snapshot: Snapshot | None = None
+    server: str | None = None
+    log: tuple[str, ...] | None = None
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Item)
+
+
+async def record(console: Eaglemon, path: Path) -> None:
+    """Write what ``console`` shows to ``path`` until the call is cancelled."""
+    file = await asyncio.to_thread(_open, path)
+    began: float | None = None
+    states: dict[str, str] = {}
+    try:
+        await asyncio.to_thread(_write, file, [Item(header=_MAGIC, version=VERSION)])
+        async for snapshot in console.updates():
+            began = snapshot.at if began is None else began
+            at_s = snapshot.at - began
+            items = [Item(at_s=at_s, snapshot=_without_prompts(snapshot))]
+            for server in snapshot.servers:
+                if states.get(server.id) != server.state:
+                    states[server.id] = server.state
+                    lines = await _last_lines(console, server)
+                    items.append(Item(at_s=at_s, server=server.id, log=lines))
+            await asyncio.to_thread(_write, file, items)
+            await asyncio.sleep(STEP_S)
+    finally:
+        file.close()
+
+
+def read(path: Path) -> list[Item]:
+    """Return a recording's items; raises ``ConfigError`` where it is none.
+
+    A last line that was cut off with its console is left out.
+    """
+    try:
+        opener = gzip.open if path.suffix == ".gz" else open
+        with opener(path, "rb") as file:
+            lines = file.read().splitlines()
+    except (OSError, EOFError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    items: list[Item] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            items.append(_decoder.decode(line))
+        except msgspec.DecodeError as error:
+            if number == len(lines) and items:
+                break
+            raise ConfigError(f"{path}:{number}: no line of a recording: {error}") from error
+    if not items or items[0].header != _MAGIC:
+        raise ConfigError(f"{path} is no recording", hint="make one with eaglemon tui --record")
+    if items[0].version != VERSION:
+        raise ConfigError(f"{path} was made by another release (format {items[0].version})")
+    if not any(item.snapshot for item in items):
+        raise ConfigError(f"{path} has no picture in it: its console was left at once")
+    return items
+
+
+class Replay:
+    """A recorded console; implements ``Eaglemon`` and can change nothing."""
+
+    def __init__(self, items: Sequence[Item], *, speed: float = 1.0) -> None:
+        self._pictures = [(i.at_s, i.snapshot) for i in items if i.snapshot is not None]
+        self._logs = [i for i in items if i.log is not None]
+        self._speed = speed
+        self._now = 0
+
+    @property
+    def length_s(self) -> float:
+        """How long it is, at its own pace."""
+        return self._pictures[-1][0]
+
+    def hosts(self) -> Sequence[HostSpec]:
+        """Return the recorded hosts."""
+        return [host.spec for host in self.snapshot().hosts]
+
+    def profiles(self) -> Sequence[Profile]:
+        """Profiles are not recorded."""
+        return ()
+
+    def profile_problems(self) -> Sequence[Problem]:
+        """Profiles are not recorded."""
+        return ()
+
+    def snapshot(self) -> Snapshot:
+        """Return the picture of this moment."""
+        return self._pictures[self._now][1]
+
+    async def updates(self) -> AsyncIterator[Snapshot]:
+        """Yield the pictures at their pace; the last one stays."""
+        while True:
+            yield self.snapshot()
+            if self._now + 1 >= len(self._pictures):
+                await asyncio.Event().wait()
+            pause_s = self._pictures[self._now + 1][0] - self._pictures[self._now][0]
+            await asyncio.sleep(max(0.0, pause_s) / self._speed)
+            self._now += 1
+
+    async def settle(self, *, timeout_s: float = 20.0) -> Snapshot:
+        """Return the picture of this moment."""
+        return self.snapshot()
+
+    def find(self, text: str) -> ServerView:
+        """Return a server by id or name."""
+        for server in self.snapshot().servers:
+            if text in {server.id, server.name}:
+                return server
+        raise UsageError(f"no server {text!r} in this recording")
+
+    async def logs(
+        self, server_id: str, *, follow: bool, tail: int | None = None
+    ) -> AsyncIterator[LogBatch]:
+        """Yield the lines that were recorded up to now."""
+        at_s = self._pictures[self._now][0]
+        known = [i for i in self._logs if i.server == server_id and i.at_s <= at_s]
+        if known and known[-1].log:
+            lines = known[-1].log if tail is None else known[-1].log[-tail:]
+            yield LogBatch(lines=tuple(lines), next_offset=0)
+
+    async def foreign(self, host: str) -> Sequence[ForeignServer]:
+        """Servers of others are not recorded."""
+        return ()
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    def plan(
+        self, profile: str, host: str, overrides: Mapping[str, str] | None = None
+    ) -> LaunchPlan:
+        """Refuse."""
+        _refuse()
+
+    def relaunch_plan(self, server_id: str, *, forced_length: float | None = None) -> LaunchPlan:
+        """Refuse."""
+        _refuse()
+
+    async def check(self, plan: LaunchPlan) -> list[Problem]:
+        """Refuse."""
+        _refuse()
+
+    async def launch(self, plan: LaunchPlan, *, force: bool = False) -> str:
+        """Refuse."""
+        _refuse()
+
+    async def wait(self, server_id: str, *, timeout_s: float | None = None) -> ServerView:
+        """Refuse."""
+        _refuse()
+
+    async def stop(
+        self, server_id: str, *, grace_s: float | None = None, wait: bool = True
+    ) -> ServerView:
+        """Refuse."""
+        _refuse()
+
+    async def restart(self, server_id: str, *, grace_s: float | None = None) -> str:
+        """Refuse."""
+        _refuse()
+
+    async def watch(self, foreign_id: str) -> str:
+        """Refuse."""
+        _refuse()
+
+    async def stop_foreign(
+        self, foreign_id: str, *, grace_s: float, told: Callable[[ForeignStop], None]
+    ) -> ForeignStop:
+        """Refuse."""
+        _refuse()
+
+    async def wait_at(
+        self, url: str, *, host: str, timeout_s: float, api_key: str | None = None
+    ) -> Reached:
+        """Refuse."""
+        _refuse()
+
+    async def reach(self, url: str, *, host: str, api_key: str | None = None) -> str:
+        """Refuse."""
+        _refuse()
+
+    async def probe(
+        self,
+        server_id: str,
+        plan: ProbePlan | None = None,
+        *,
+        seen: Callable[[ProbeProgress], None] | None = None,
+    ) -> ProbeProgress:
+        """Refuse."""
+        _refuse()
+
+    def probe_plan(self, server_id: str, overrides: Mapping[str, str] | None = None) -> ProbePlan:
+        """Refuse."""
+        _refuse()
+
+    async def environment(self, server_id: str) -> Environment:
+        """Refuse."""
+        _refuse()
+
+
+def _refuse() -> NoReturn:
+    raise UsageError("this is a recording: nothing can be done in it, only looked at")
+
+
+async def _last_lines(console: Eaglemon, server: ServerView) -> tuple[str, ...]:
+    lines: list[str] = []
+    try:
+        async with asyncio.timeout(5.0):
+            async for batch in console.logs(server.id, follow=False, tail=LOG_TAIL):
+                lines += batch.lines
+    except (EaglemonError, TimeoutError) as error:
+        return (f"the log could not be recorded: {error or 'no answer in time'}",)
+    return tuple(lines[-LOG_TAIL:])
+
+
+def _without_prompts(snapshot: Snapshot) -> Snapshot:
+    servers = []
+    for server in snapshot.servers:
+        if server.probe is not None:
+            plan = replace(server.probe.plan, prompts=())
+            server = replace(server, probe=replace(server.probe, plan=plan))  # noqa: PLW2901
+        servers.append(server)
+    # What the agent is started with may hold secrets.
+    hosts = [replace(host, spec=replace(host.spec, env={})) for host in snapshot.hosts]
+    return replace(snapshot, servers=tuple(servers), hosts=tuple(hosts))
+
+
+def _open(path: Path) -> io.BufferedIOBase:
+    try:
+        return gzip.open(path, "wb") if path.suffix == ".gz" else path.open("wb")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _write(file: io.BufferedIOBase, items: Sequence[Item]) -> None:
+    for item in items:
+        file.write(_encoder.encode(item) + b"\n")
+    file.flush()

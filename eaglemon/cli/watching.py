@@ -1,0 +1,70 @@
+"""The linear mode: what changes, one line each, for screen readers and terminals without cursor."""
+
+from eaglemon.app.api import Eaglemon
+from eaglemon.cli import output
+from eaglemon.cli.progress import Progress
+from eaglemon.cli.tables import status_lines
+from eaglemon.core.hosts import LinkState
+from eaglemon.core.units import clock, gib_pair, length, percent, rate
+from eaglemon.core.views import HostView, ServerView, Snapshot
+
+
+class Changes:
+    """Turns snapshots into lines; nothing is said twice."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
+        self._told_at: float | None = None
+        self._servers: dict[str, Progress] = {}
+        self._hosts: dict[str, LinkState] = {}
+
+    def lines(self, snapshot: Snapshot) -> list[str]:
+        """Return what is new; the first snapshot is known already and only remembered."""
+        first = self._told_at is None
+        found: list[str] = []
+        for host in snapshot.hosts:
+            if self._hosts.get(host.name) not in {None, host.state}:
+                why = f": {host.detail}" if host.detail else ""
+                found.append(f"{host.name} is {host.state}{why}")
+            self._hosts[host.name] = host.state
+        for server in snapshot.servers:
+            progress = self._servers.setdefault(server.id, Progress())
+            found += [f"{server.name} on {server.host}: {text}" for text in progress.lines(server)]
+        if first:
+            self._told_at = snapshot.at
+            return []
+        if self._told_at is not None and snapshot.at - self._told_at >= self._every_s:
+            self._told_at = snapshot.at
+            found += [_host_figures(host) for host in snapshot.hosts if host.sample]
+            found += [_server_figures(s) for s in snapshot.servers if s.state.answering]
+        at = clock(snapshot.at, None)
+        return [f"{at} {text}" for text in found]
+
+
+async def watch(console: Eaglemon, every_s: float) -> None:
+    """Write the status once, then each change until the call is cancelled."""
+    snapshot = await console.settle()
+    output.write_lines(status_lines(snapshot))
+    changes = Changes(every_s)
+    changes.lines(snapshot)
+    async for later in console.updates():
+        found = changes.lines(later)
+        if found:
+            output.write_lines(found)
+
+
+def _host_figures(host: HostView) -> str:
+    gpus = host.sample.gpus if host.sample else ()
+    used = [gpu.memory_used_bytes for gpu in gpus]
+    total = [gpu.memory_total_bytes for gpu in gpus]
+    known = None not in used and None not in total
+    pair = gib_pair(sum(v or 0 for v in used), sum(v or 0 for v in total)) if known else "-"
+    busy = [gpu.utilisation_percent for gpu in gpus if gpu.utilisation_percent is not None]
+    mean = percent(sum(busy) / len(busy) / 100) if busy else "-"
+    return f"{host.name}: {len(gpus)} GPUs, {pair} GiB in use, busy {mean}"
+
+
+def _server_figures(server: ServerView) -> str:
+    accept = length(server.acceptance.accept_length if server.acceptance else None)
+    speed = rate(server.load.tok_s if server.load else None)
+    return f"{server.name} on {server.host}: {server.state}, accept length {accept}, {speed} tok/s"
