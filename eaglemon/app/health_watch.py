@@ -105,7 +105,8 @@ class HealthWatch:
         if code is not None and server.state is ServerState.STARTING:
             server.log.track.enter(Phase.HTTP_OPEN, now)
         generated = server.engine.health_generates
-        server.feed(events.HealthSeen(verdict=verdict, generated=generated))
+        ready_once = server.log.track.ended
+        server.feed(events.HealthSeen(verdict=verdict, generated=generated, ready_once=ready_once))
 
     async def first_token(self, after_s: float) -> None:
         """Ask for one token after ``after_s`` and tell the machine."""

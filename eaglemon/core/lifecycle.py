@@ -99,7 +99,6 @@ _E = TypeVar("_E", bound=Event)
 Rule: TypeAlias = Callable[[ServerMachine, _E], list[Command]]
 RULES: dict[tuple[ServerState, type[object]], Rule[Any]] = {}
 """Every pair of state and event that means something; filled by ``on`` below."""
-
 _RUNNING = (
     ServerState.STARTING,
     ServerState.WARMING,
@@ -258,6 +257,11 @@ def _health_starting(machine: ServerMachine, event: HealthSeen) -> list[Command]
     if event.verdict is HealthVerdict.OK:
         machine.enter(ServerState.WARMING)
         return [AskToken(after_s=0.0)]
+    if event.ready_once:
+        # Found by a later console: it is past its start, and ill.
+        machine.was_ready = True
+        machine.enter(ServerState.UNHEALTHY, f"health: {event.verdict.value}")
+        return [PollHealth(after_s=_busy_pause_s(machine))]
     pause_s, least_s = machine.pause_s, machine.limits.health_interval_s
     # A closed port stays closed for minutes; an open one may turn good at any moment.
     closed = event.verdict in {HealthVerdict.REFUSED, HealthVerdict.UNKNOWN}

@@ -76,6 +76,8 @@ class HealthSeen:
     verdict: HealthVerdict
     generated: bool = True
     """A good answer proves that the server generates; not so with every engine."""
+    ready_once: bool = False
+    """The log of a server that this console found says that it had been ready."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -274,6 +274,16 @@ def test_history_is_adopted_without_work() -> None:
     assert state(stopped) is ServerState.STOPPED
 
 
+def test_a_found_server_that_was_ready_once_is_ill_not_starting() -> None:
+    machine = ServerMachine(Limits())
+    machine.handle(LIVING)
+    machine.handle(HealthSeen(verdict=HealthVerdict.TIMED_OUT, ready_once=True))
+
+    assert state(machine) is ServerState.UNHEALTHY
+    machine.handle(HealthSeen(verdict=HealthVerdict.OK))
+    assert state(machine) is ServerState.READY
+
+
 def test_stop_after_a_crash_does_not_hide_the_crash() -> None:
     machine = ServerMachine(Limits())
     machine.handle(StatusSeen(living=0, exit=RunExit(code=1, at=50.0), stop=GONE))
