@@ -2,7 +2,7 @@
 #
 # The console sends this file to "sh -s" with assignments before it and one call behind it.
 # Blocks of an answer end with GS (\035), their parts are set apart by US (\037). Streams send a
-# line feed each round: the write fails once the link is gone, and that ends them.
+# line feed each round and end with stdin, or when a write fails.
 # Run folders are those of docs/agent-protocol.md, so that a python agent can go on with them.
 
 umask 077
@@ -23,6 +23,14 @@ em_state() {
       state=$other
     fi
   fi
+}
+
+# Runs a stream until it ends or stdin (handle 3) does: that is the end of the link.
+em_stream() {
+  ( cat <&3; kill -TERM $$ ) >/dev/null 2>&1 &
+  watcher=$!
+  trap 'kill "$watcher" 2>/dev/null' EXIT
+  "$@"
 }
 
 em_nap() { sleep "$1" 2>/dev/null || sleep 1; }

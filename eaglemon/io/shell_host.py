@@ -294,8 +294,8 @@ class ShellLink:
 
     async def _open(self, call: str, **settings: str | float) -> ByteProcess:
         process = await self._transport.open_process("exec sh -s")
-        await process.write(script(call, env=self._env, **settings))
-        process.write_eof()
+        # Its stdin stays open: the end of it ends the stream on the host.
+        await process.write(script(f"exec 3<&0\nem_stream {call}", env=self._env, **settings))
         return process
 
     async def _blocks(self, call: str, **settings: str | float) -> AsyncGenerator[str, None]:

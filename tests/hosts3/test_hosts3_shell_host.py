@@ -302,6 +302,25 @@ async def test_without_nvidia_smi_the_host_is_still_usable(state: Path, tmp_path
     assert any("no nvidia-smi" in limit for limit in link.facts.limits)
 
 
+async def test_nothing_is_left_behind_by_a_link(state: Path, smi: Smi) -> None:
+    """The loops on the host end with their channels."""
+
+    def left() -> list[int]:
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                if str(state).encode() in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+        return found
+
+    async with shell_link(state, smi.env) as link, watched(link) as runs:
+        await runs.ready.wait()
+        await sample_when(link, lambda one: True)
+    await until(lambda: not left())
+
+
 def test_records_of_sh_are_json(state: Path) -> None:
     """Names with quotes reach the record whole."""
 

@@ -1,0 +1,48 @@
+"""The main job on a host without python3: launch, ready, log, stop, through the hub."""
+
+import asyncio
+import dataclasses
+import socket
+
+from eaglemon.app.hub import Hub
+from eaglemon.core.hosts import LinkState
+from eaglemon.core.views import ServerState
+from eaglemon.io.config import ProfileStore
+from eaglemon.io.connect import transport_to
+from eaglemon.io.workloads import load_workload
+from eaglemon.sim.host import SimHost
+
+LIMIT_S = 90.0
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+async def test_launch_log_and_stop_without_python() -> None:
+    async with SimHost(speed=12.0) as sim:
+        # The simulated engines still need theirs: only the agent finds none.
+        spec = dataclasses.replace(sim, python="/no/python3")
+        async with Hub(
+            (spec,), ProfileStore.load(), connect=transport_to, workload=load_workload
+        ) as hub:
+            snapshot = await hub.settle()
+            (host,) = snapshot.hosts
+            assert host.state is LinkState.DEGRADED
+            assert "no python3" in host.detail
+            plan = hub.plan("sglang-eagle3", spec.name, {"port": str(free_port())})
+            server_id = await hub.launch(plan, force=True)
+            ready = await hub.wait(server_id, timeout_s=LIMIT_S)
+            assert ready.state is ServerState.READY
+            assert ready.pid is not None
+            lines: list[str] = []
+            async with asyncio.timeout(LIMIT_S):
+                async for batch in hub.logs(server_id, follow=False):
+                    lines.extend(batch.lines)
+            assert len(lines) > 20
+            stopped = await hub.stop(server_id)
+            assert stopped.pids == ()
+            assert stopped.stop is not None
+            assert any("TERM" in step for step in stopped.stop.steps)
