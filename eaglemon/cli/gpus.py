@@ -58,13 +58,16 @@ def command(
 
     async def again(console: Eaglemon) -> Snapshot:
         shown: list[tuple[str, LinkState, float]] = []
+        due = 0.0
         async for snapshot in console.updates():
             now = [
                 (one.name, one.state, one.sample.at if one.sample else 0.0)
                 for one in snapshot.hosts
             ]
-            if now != shown:
-                shown = now
+            # Hosts do not sample in step: one picture an interval is enough for all of them.
+            early = len(now) > 1 and snapshot.at < due
+            if now != shown and not early:
+                shown, due = now, snapshot.at + 0.9 * interval_s
                 _show(snapshot, as_json=as_json, watch=True)
         return console.snapshot()
 

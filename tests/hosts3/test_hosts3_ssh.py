@@ -1,5 +1,6 @@
 """SSH as people have it: OpenSSH's configuration, keys and known_hosts, against a real sshd."""
 
+import contextlib
 import dataclasses
 import subprocess
 from collections.abc import AsyncIterator, Iterator
@@ -12,6 +13,7 @@ import pytest
 from eaglemon.core.hosts import HostQuestion, HostSpec
 from eaglemon.errors import HostError, HostKeyError
 from eaglemon.io import ssh_login
+from eaglemon.io.agent_link import AgentLink
 from eaglemon.io.ssh import SshTransport
 from eaglemon.io.transport import Asker
 from tests.sshd import Sshd, sshd, start_sshd
@@ -310,3 +312,26 @@ async def test_an_agent_is_not_forwarded(shared: Sshd) -> None:
     async with connected(shared.spec()) as transport:
         done = await transport.run('echo "<$SSH_AUTH_SOCK>"')
         assert done.stdout == b"<>\n"
+
+
+async def test_one_channel_of_the_server_is_enough(tmp_path: Path) -> None:
+    """MaxSessions counts commands: the agent is one, and connections through it are none."""
+    async with sshd(tmp_path / "sshd", extra=["MaxSessions 1"]) as server:
+        transport = SshTransport(server.spec())
+        link = await AgentLink.open(transport, env=server.spec().env)
+        try:
+            streams = [await transport.open_stream("127.0.0.1", server.port) for _ in range(12)]
+            for stream in streams:
+                assert (await stream.read(4)).startswith(b"SSH-")
+            async with (
+                contextlib.aclosing(link.watch_gpus()) as samples,
+                contextlib.aclosing(link.watch_runs()) as runs,
+            ):
+                await anext(samples)
+                await anext(runs)
+                assert await link.ping() > 0
+            for stream in streams:
+                await stream.close()
+        finally:
+            await link.close()
+            await transport.close()
