@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from eaglemon.core.draft_views import InspectView
-from eaglemon.draft.inspect import inspect
 from eaglemon.errors import ConfigError
 from eaglemon.io.config import ProfileStore
 
@@ -30,6 +29,9 @@ class ConfigFiles:
 
     def inspect_draft(self, folder: str, target: str) -> InspectView:
         """Return what a draft's files say; ``target`` is left out where it is not here."""
+        # Imported here because few look at a draft, and the first picture would wait for it.
+        from eaglemon.draft.inspect import inspect  # noqa: PLC0415
+
         path = Path(folder)
         if not path.is_dir():
             raise ConfigError(

@@ -46,6 +46,7 @@ COMMANDS = {
     "profiles": "List, show, check and import profiles.",
     "hosts": "List the configured hosts, or check what they lack.",
     "init": "Write a commented configuration to start from.",
+    "serve": "Show the console in a browser.",
     "replay": "Show a recorded console again.",
     "completion": "Print the completion script of a shell.",
     "demo": "Try everything on a simulated GPU host.",

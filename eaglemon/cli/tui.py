@@ -12,8 +12,8 @@ from pathlib import Path
 
 import click
 
+from eaglemon.app.api import Eaglemon
 from eaglemon.app.local_files import ConfigFiles
-from eaglemon.app.recording import Replay, record
 from eaglemon.cli import diagnostics, session
 from eaglemon.cli.experiment_session import open_experiments
 from eaglemon.cli.invocation import Invocation, host_option
@@ -86,6 +86,9 @@ def command(
 
 def has_terminal() -> bool:
     """Tell whether keys can be read and the screen is seen (the toolkit draws on stderr)."""
+    # In a browser textual-serve stands in for the terminal and says so.
+    if os.environ.get("TEXTUAL_DRIVER"):
+        return True
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
@@ -123,7 +126,7 @@ async def show_console(
         )
         shown.set_result(app)
         path = look.recorded if look else None
-        writing = asyncio.create_task(record(console, path)) if path else None
+        writing = _begin(console, path) if path else None
         try:
             await app.run_async()
         finally:
@@ -132,7 +135,7 @@ async def show_console(
             await experiments.close()
 
 
-async def show_recording(replay: Replay, look: Look, *, title: str) -> None:
+async def show_recording(replay: Eaglemon, look: Look, *, title: str) -> None:
     """Run the console on a recording."""
     app = ConsoleApp(
         replay,
@@ -143,6 +146,13 @@ async def show_recording(replay: Replay, look: Look, *, title: str) -> None:
         title=title,
     )
     await app.run_async()
+
+
+def _begin(console: Eaglemon, path: Path) -> asyncio.Task[None]:
+    # Imported here because the first picture would wait for it.
+    from eaglemon.app.recording import record  # noqa: PLC0415
+
+    return asyncio.create_task(record(console, path), name="recording")
 
 
 async def _end(writing: asyncio.Task[None]) -> None:

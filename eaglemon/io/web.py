@@ -1,0 +1,73 @@
+"""The console in a browser: textual-serve behind a token.
+
+The library is an extra (``pip install 'eaglemon[serve]'``) and is imported when it is used. Whoever
+has the token can do what the console can; so it is asked of every request, kept in a cookie that
+other sites cannot send, and never part of a page's address after the first one.
+"""
+
+import hmac
+import importlib
+import secrets
+import shlex
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from eaglemon.errors import UsageError
+
+COOKIE = "eaglemon-token"
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+Handler = Callable[[Any], Awaitable[Any]]
+
+
+def new_token() -> str:
+    """Return a token that cannot be guessed."""
+    return secrets.token_urlsafe(24)
+
+
+def allowed(given: str | None, token: str) -> bool:
+    """Tell whether a token is the right one, in the same time for any wrong one."""
+    return given is not None and hmac.compare_digest(given.encode(), token.encode())
+
+
+def serve(argv: Sequence[str], *, address: str, port: int, token: str, title: str) -> None:
+    """Serve the program ``argv``, one for each page, until interrupted.
+
+    Raises ``UsageError`` where textual-serve is not installed or the address cannot be used.
+    """
+    try:
+        library = importlib.import_module("textual_serve.server")
+        web = importlib.import_module("aiohttp.web")
+    except ImportError as error:
+        raise UsageError(
+            "the console in a browser needs textual-serve",
+            hint="pip install 'eaglemon[serve]'",
+        ) from error
+
+    async def guard(request: Any, handler: Handler) -> Any:
+        given = request.query.get("token")
+        if given is not None and allowed(given, token):
+            answer = web.HTTPFound(request.rel_url.with_query({}))
+            answer.set_cookie(COOKIE, token, httponly=True, samesite="Strict", path="/")
+            return answer
+        if not allowed(request.cookies.get(COOKIE), token):
+            return web.Response(status=401, text="open the address that eaglemon serve printed\n")
+        return await handler(request)
+
+    class Guarded(library.Server):  # type: ignore[name-defined,misc]
+        """textual-serve, with the guard before every route and without its greeting."""
+
+        async def _make_app(self) -> Any:
+            app = await super()._make_app()
+            app.middlewares.append(web.middleware(guard))
+            return app
+
+        async def on_startup(self, app: Any) -> None:
+            """Say nothing: the caller has told the address."""
+
+    server = Guarded(shlex.join(argv), host=address, port=port, title=title)
+    try:
+        server.serve()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(f"{address}:{port} cannot be used: {reason}") from error
