@@ -204,6 +204,6 @@ int nvmlEventSetWait_v2(void *group, u64 *event, u32 limit_ms) {
       return 0;
     }
   }
-  usleep((limit_ms < 100 ? limit_ms : 100) * 1000);
+  usleep((limit_ms < 500 ? limit_ms : 500) * 1000);
   return 10;
 }
