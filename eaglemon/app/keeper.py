@@ -75,7 +75,7 @@ class Keeper:
         self._changed = changed
         self._check = check
         self._force = False
-        self._tasks = TaskBag("server")
+        self._tasks = TaskBag("server", broken=self.seen.broken, changed=changed)
         self._http: HttpClient | None = None
         self._stop_asked = False
         self.past = PastStarts(history or MemoryHistory(), host.spec.name, profile)
@@ -102,6 +102,7 @@ class Keeper:
             launched_at=record.launched_at,
             age_s=max(0.0, self._clock.wall() - self.launched_wall),
             history_bytes=status.activity.log_bytes if status.activity else 0,
+            spawned=record.pid is not None,
         )
         self.status_seen(status)
         if self.machine.state.starting:
@@ -225,32 +226,31 @@ class Keeper:
         self._changed()
 
     def _state_changed(self, state: ServerState) -> None:
-        now = self._clock.monotonic()
         match state:
             case ServerState.SPAWNING:
-                self.log.track.enter(Phase.SPAWN, now)
+                self.log.enter(Phase.SPAWN)
             case ServerState.STARTING:
-                self.log.track.enter(Phase.IMPORT, now)
+                self.log.enter(Phase.IMPORT)
             case ServerState.WARMING:
-                self.log.track.enter(Phase.WARM_UP, now)
+                self.log.enter(Phase.WARM_UP)
             case ServerState.READY:
-                self.log.track.enter(Phase.READY, now)
-                self.log.track.finish(now)
+                self.log.enter(Phase.READY)
+                self.log.finish()
                 metrics = follow_metrics(
                     self.http, self.engine, self.meter, self._clock, self._metrics_seen
                 )
                 self._tasks.start("metrics", metrics)
                 if not self.engine.health_generates:
                     self._tasks.start("pulse", self._health.pulse())
-                phases = self.log.track.views(now)
+                phases = self.log.track.views(self._clock.monotonic())
                 self._tasks.start(
                     "history", self.past.remember(self.id, self.launched_wall, phases)
                 )
             case ServerState.STOPPING | ServerState.RELEASING:
                 self._tasks.cancel("pulse")
             case ServerState.FAILED:
-                self.log.track.fail(now)
                 self._end()
+                self.log.fail(self.seen.ended_wall)
             case ServerState.STOPPED:
                 self._end()
                 if self._stop_asked and self.profile.hooks.after_stop:

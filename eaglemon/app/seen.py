@@ -31,6 +31,8 @@ class Seen:
     stranger: str | None = None
     """Who has the port that this server wanted."""
     ended_wall: float | None = None
+    broken: dict[str, str] = field(default_factory=dict)
+    """Tasks that ended by a mistake of ours, and by which; what they watch is no longer told."""
 
     def note_activity(self, after: RunActivity, now: float) -> None:
         """Compare a reading with an earlier one, and note at monotonic ``now`` what moved."""

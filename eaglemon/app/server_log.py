@@ -1,7 +1,7 @@
 """What a server's log has told: phases, faults, notes and periodic figures."""
 
 from collections.abc import Callable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 
 from eaglemon.app.meter import Meter
 from eaglemon.core.diagnosis import FaultFold
@@ -48,7 +48,11 @@ class ServerLog:
         self._offset = 0
         self._launched_at: float | None = None
         self._stamps: StampClock | None = None
+        self._stamped_s = 0.0
+        """Seconds from the launch to the last stamp: when a line without one was written."""
         self._history_bytes = 0
+        self._waiting: list[Callable[[], None]] = []
+        """What came while the past was still being read: it counts after that."""
 
     @property
     def tells_phases(self) -> bool:
@@ -60,30 +64,61 @@ class ServerLog:
         """Whether all that was written before we looked has been read."""
         return self._offset >= self._history_bytes
 
-    def catch_up(self, *, launched_at: float, age_s: float, history_bytes: int) -> None:
+    def catch_up(
+        self, *, launched_at: float, age_s: float, history_bytes: int, spawned: bool
+    ) -> None:
         """Prepare for a log whose first ``history_bytes`` were written before we looked.
 
-        There the engine's own stamps give the times. ``launched_at`` is unix seconds of the host.
+        There the engine's own stamps give the times. ``launched_at`` is unix seconds of the host;
+        a process that was ``spawned`` counts as importing from then on.
         """
-        self.track = StartupTrack(self._clock.monotonic() - age_s)
         self._launched_at = self._clock.monotonic() - age_s
+        self.track = StartupTrack(self._launched_at)
+        if spawned:
+            self.track.enter(Phase.IMPORT, self._launched_at)
         self._stamps = StampClock(launched_at)
         self._history_bytes = history_bytes
 
+    def enter(self, phase: Phase) -> None:
+        """Begin a phase that shows now, and not in the log."""
+        now = self._clock.monotonic()
+        self._after_the_past(lambda: self.track.enter(phase, now))
+
+    def finish(self) -> None:
+        """Take note that the start-up is done."""
+        now = self._clock.monotonic()
+        self._after_the_past(lambda: self.track.finish(now))
+
+    def fail(self, wall: float | None) -> None:
+        """Take note that the start-up ended at unix ``wall``, now where that is not known."""
+        ago_s = 0.0 if wall is None else max(0.0, self._clock.wall() - wall)
+        at = self._clock.monotonic() - ago_s
+        self._after_the_past(lambda: self.track.fail(at))
+
     async def follow(self, link: HostLink, run_id: str) -> None:
         """Read from where we stopped until the run has ended or the link breaks."""
-        with suppress(LinkLostError):
-            async with aclosing(link.follow_log(run_id, offset=self._offset)) as chunks:
-                async for chunk in chunks:
-                    if chunk.restarted:
-                        self._reader = LogReader(self._rules)
-                    events = self._reader.feed(chunk.data)
-                    if chunk.ended:
-                        events += self._reader.close()
-                        self.ended = True
-                    self._offset = chunk.offset + len(chunk.data)
-                    self._take(events, old=self._offset <= self._history_bytes)
-            self._history_bytes = 0  # The log has ended, perhaps shorter than was told.
+        try:
+            await self._follow(link, run_id)
+        except LinkLostError:
+            return
+        except Exception:
+            self._past_is_read()  # Nobody may wait for what is never read.
+            raise
+        self._past_is_read()  # The log has ended, perhaps shorter than was told.
+
+    async def _follow(self, link: HostLink, run_id: str) -> None:
+        async with aclosing(link.follow_log(run_id, offset=self._offset)) as chunks:
+            async for chunk in chunks:
+                if chunk.restarted:
+                    self._reader = LogReader(self._rules)
+                events = self._reader.feed(chunk.data)
+                if chunk.ended:
+                    events += self._reader.close()
+                    self.ended = True
+                self._offset = chunk.offset + len(chunk.data)
+                # One that reaches into the present has its stamps as well.
+                self._take(events, old=chunk.offset < self._history_bytes)
+                self._let_pass()
 
     def _take(self, events: list[LogEvent], *, old: bool) -> None:
         now, wall = self._clock.monotonic(), self._clock.wall()
@@ -100,15 +135,38 @@ class ServerLog:
                 case LogReady():
                     if old:
                         self._was_ready(event)
-                case PhaseEntered() if old and self._stamps is not None:
-                    self.track.apply(event, now, stamp_s=self._stamps.seconds(event.stamp))
+                case PhaseEntered() if old:
+                    self.track.apply(event, now, stamp_s=self._written_s(event.stamp))
+                case _ if old:
+                    self.track.apply(event, now, stamp_s=self._written_s(None))
                 case _:
                     self.track.apply(event, now)
         if events or self.ended:
             self._heard(events)
 
+    def _written_s(self, stamp: str | None) -> float | None:
+        """Return when a line of the past was written, in seconds since the launch."""
+        if self._stamps is None:
+            return None
+        seconds = self._stamps.seconds(stamp)
+        if seconds is not None:
+            self._stamped_s = seconds
+        return self._stamped_s
+
     def _was_ready(self, event: LogReady) -> None:
-        ready_s = self._stamps.seconds(event.stamp) if self._stamps else None
-        if ready_s is not None and self._launched_at is not None:
+        ready_s = self._written_s(event.stamp)
+        if ready_s and self._launched_at is not None:
             self.track.enter(Phase.READY, self._launched_at + ready_s)
             self.track.finish(self._launched_at + ready_s)
+
+    def _after_the_past(self, deed: Callable[[], None]) -> None:
+        self._waiting.append(deed)
+        self._let_pass()
+
+    def _past_is_read(self) -> None:
+        self._history_bytes = 0
+        self._let_pass()
+
+    def _let_pass(self) -> None:
+        while self._waiting and self.caught_up:
+            self._waiting.pop(0)()

@@ -22,6 +22,19 @@ from eaglemon.core.views import (
 )
 from eaglemon.engines.reading import remedy_that_holds, settings_of
 
+_WATCHES = {
+    "log": "reading its log",
+    "metrics": "reading its metrics",
+    "health": "asking for its health",
+    "token": "asking for a first token",
+    "pulse": "asking for tokens",
+    "memory": "watching the GPU memory",
+    "stop": "stopping it",
+    "spawn": "starting it",
+    "preflight": "the checks before its start",
+}
+"""What a server loses with a task that ended by a mistake of ours."""
+
 
 def server_view(keeper: Keeper, *, now: float, wall: float) -> ServerView:
     """Return the view at monotonic ``now`` and unix ``wall``."""
@@ -189,4 +202,5 @@ def _notes(keeper: Keeper) -> tuple[str, ...]:
     notes = [*keeper.preflight_notes, *keeper.log.notes]
     if keeper.meter.missing:
         notes.append(keeper.meter.missing)
+    notes += [f"{_WATCHES.get(task, task)} stopped: {e}" for task, e in keeper.seen.broken.items()]
     return tuple(notes)

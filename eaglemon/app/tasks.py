@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 
 _log = logging.getLogger(__name__)
 
@@ -10,14 +10,24 @@ _log = logging.getLogger(__name__)
 class TaskBag:
     """Tasks by name; starting a name again replaces the task that had it."""
 
-    def __init__(self, owner: str) -> None:
+    def __init__(
+        self,
+        owner: str,
+        *,
+        broken: dict[str, str] | None = None,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``broken`` takes the error of each task that ended by one, until it is started again."""
         self._owner = owner
+        self._broken = {} if broken is None else broken
+        self._changed = changed
         self._named: dict[str, asyncio.Task[None]] = {}
         self._all: set[asyncio.Task[None]] = set()
 
     def start(self, name: str, work: Coroutine[object, object, None]) -> None:
         """Run ``work`` as ``name``."""
         self.cancel(name)
+        self._broken.pop(name, None)
         task = asyncio.create_task(work, name=f"{self._owner}: {name}")
         self._named[name] = task
         self._all.add(task)
@@ -53,3 +63,7 @@ class TaskBag:
         self._all.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("%s ended unexpectedly", task.get_name(), exc_info=error)
+            for name, named in self._named.items():
+                if named is task:
+                    self._broken[name] = f"{type(error).__name__}: {error}"
+            self._changed()

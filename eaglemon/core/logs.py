@@ -91,6 +91,8 @@ class LogReader:
         """Bars of the incomplete line that were told already."""
         self._context = _Context()
         self.events_told = 0
+        self.garbled = 0
+        """Lines that looked like a rule's, and held no value that could be read."""
 
     @property
     def bytes_read(self) -> int:
@@ -132,7 +134,7 @@ class LogReader:
                 # Most lines of a long log end here: no more is done than needed.
                 start = end
                 found = frequent[0].match(region, at, end)
-                event = frequent[1](found) if found else None
+                event = self._read(frequent[1], found) if found else None
                 if event is not None:
                     events.append(event)
                 continue
@@ -144,7 +146,7 @@ class LogReader:
                 continue
             if frequent is not None:
                 found = frequent[0].match(region, at, stop)
-                event = frequent[1](found) if found else None
+                event = self._read(frequent[1], found) if found else None
                 if event is not None:
                     events.append(event)
                 continue
@@ -204,7 +206,7 @@ class LogReader:
         ]
         bars.sort(key=itemgetter(0))
         for _, match, rule in bars[told:]:
-            self._context.add(rule.build(match, line), line, rule.again, events)
+            self._context.add(self._build(rule, match, line), line, rule.again, events)
         return len(bars)
 
     def _apply(self, rule: LogRule, line: Line, events: list[LogEvent]) -> None:
@@ -214,7 +216,25 @@ class LogReader:
         if rule.pattern is None or found is not None:
             if rule.marks is not None:
                 self._context.told.add(rule.marks)
-            self._context.add(rule.build(found, line), line, rule.again, events)
+            self._context.add(self._build(rule, found, line), line, rule.again, events)
+
+    def _build(self, rule: LogRule, match: re.Match[str] | None, line: Line) -> LogEvent | None:
+        """Return the event of a line; one that cannot be read tells nothing, and is counted."""
+        try:
+            return rule.build(match, line)
+        except (ValueError, ArithmeticError):
+            self.garbled += 1
+            return None
+
+    def _read(
+        self, read: Callable[[re.Match[bytes]], LogEvent | None], match: re.Match[bytes]
+    ) -> LogEvent | None:
+        """Return the event of a frequent line, as ``_build`` does."""
+        try:
+            return read(match)
+        except (ValueError, ArithmeticError):
+            self.garbled += 1
+            return None
 
 
 class _Context:

@@ -25,22 +25,24 @@ from eaglemon.engines.faults import (
 )
 
 _STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{3})?)")
-_SHARDS = re.compile(r"shards: +\d+% Completed \| (\d+)/(\d+) \[[^\]]*\]")
-_CAPTURES = re.compile(r"Capturing [^|]*\|[^|]*\| *(\d+)/(\d+) \[[^\]]*\]")
+_SHARDS = re.compile(r"shards: +\d+% Completed \| (\d{1,9})/(\d{1,9}) \[[^\]]*\]")
+_CAPTURES = re.compile(r"Capturing [^|]*\|[^|]*\| *(\d{1,9})/(\d{1,9}) \[[^\]]*\]")
 _CAPTURE_BEGIN = re.compile(
     r"Capture (?:(target|draft) )?(?:(prefill|verify|decode|extend) )?"
     r"(?:CUDA|cuda|npu|cpu) graph begin"
 )
+# A number that goes on (``2.58.00``) is garbled, and no number.
+_N: Final = rb"(\d{1,15}(?:\.\d{1,25})?)(?!\.?\d)"
 _DECODE = re.compile(
     # The first alternative is the common line of today, in full: lazy gaps cost double the time.
-    rb"Decode batch, #running-req: (\d+), #token: \d+, token usage: ([\d.]+), "
-    rb"(?:accept len: ([\d.]+), accept rate: ([\d.]+), )?cuda graph: \w+, "
-    rb"gen throughput \(token/s\): ([\d.]+), #queue-req: (\d+)"
-    rb"|Decode batch[^#]*#running-req: (\d+),.*? usage: ([\d.]+)"
-    rb"(?:.*?accept len: ([\d.]+)(?:, accept rate: ([\d.]+))?)?"
-    rb".*? throughput \(token/s\): ([\d.]+)(?:, #queue-req: (\d+))?"
+    rb"Decode batch, #running-req: (\d{1,15}), #token: \d+, token usage: %(n)b, "
+    rb"(?:accept len: %(n)b, accept rate: %(n)b, )?cuda graph: \w+, "
+    rb"gen throughput \(token/s\): %(n)b, #queue-req: (\d{1,15})(?!\d)"
+    rb"|Decode batch[^#]*#running-req: (\d{1,15}),.*? usage: %(n)b"
+    rb"(?:.*?accept len: %(n)b(?:, accept rate: %(n)b)?)?"
+    rb".*? throughput \(token/s\): %(n)b(?:, #queue-req: (\d{1,15})(?!\d))?" % {b"n": _N}
 )
-_FRACTION = re.compile(r"mem[_-]fraction[_-]static=(\d*\.?\d+)")
+_FRACTION = re.compile(r"mem[_-]fraction[_-]static=(\d{0,9}\.?\d{1,25})(?!\.?\d)")
 
 
 def _stamp(line: Line) -> str | None:

@@ -17,20 +17,26 @@ from eaglemon.engines.faults import (
 )
 
 _STAMP = re.compile(r"(?:INFO|WARNING|ERROR|DEBUG|CRITICAL) (\d\d-\d\d \d\d:\d\d:\d\d)")
-_SHARDS = re.compile(r"shards: +\d+% Completed \| (\d+)/(\d+) \[[^\]]*\]")
+_SHARDS = re.compile(r"shards: +\d+% Completed \| (\d{1,9})/(\d{1,9}) \[[^\]]*\]")
 _CAPTURES = re.compile(
     r"Capturing (?:CUDA graphs?|cudagraphs)(?: shapes)?(?: \(([^)]*)\))?:"
-    r"[^|]*\|[^|]*\| *(\d+)/(\d+) \[[^\]]*\]"
+    r"[^|]*\|[^|]*\| *(\d{1,9})/(\d{1,9}) \[[^\]]*\]"
 )
+# A number that goes on (``2.58.00``) is garbled, and no number.
+_N = rb"(\d{1,15}(?:\.\d{1,25})?)(?!\.?\d)"
 _LOAD = re.compile(
-    rb"Avg prompt throughput.*?Avg generation throughput: ([\d.]+) tokens/s, Running: (\d+) reqs,"
-    rb"(?: Swapped: \d+ reqs,)?(?: Waiting: (\d+) reqs| Pending: (\d+) reqs)?"
-    rb"(?:.*?KV cache usage: ([\d.]+)%)?"
+    rb"Avg prompt throughput.*?Avg generation throughput: %(n)b tokens/s, "
+    rb"Running: (\d{1,15}) reqs,(?: Swapped: \d+ reqs,)?"
+    rb"(?: Waiting: (\d{1,15}) reqs| Pending: (\d{1,15}) reqs)?"
+    rb"(?:.*?KV cache usage: %(n)b%%)?" % {b"n": _N}
 )
 _WHOLE = re.compile(rb"[^\r\n]*")
-_LENGTH = re.compile(rb"Mean acceptance length: ([\d.]+)")
-_POSITIONS = re.compile(rb"Per-position acceptance rate: ([\d.]+(?:, [\d.]+)*)")
-_RATE = re.compile(rb"raft acceptance rate: ([\d.]+)%")
+_LENGTH = re.compile(rb"Mean acceptance length: " + _N)
+_SHARE = rb"\d{1,15}(?:\.\d{1,25})?"
+_POSITIONS = re.compile(
+    rb"Per-position acceptance rate: (%(n)b(?:, %(n)b)*)(?!\.?\d)" % {b"n": _SHARE}
+)
+_RATE = re.compile(rb"raft acceptance rate: " + _N + rb"%")
 
 
 def _stamp(line: Line) -> str | None:
