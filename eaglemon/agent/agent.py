@@ -41,6 +41,7 @@ MAX_BLOB_BYTES = 1 << 20
 LOG_CHUNK_BYTES = 64 << 10
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 CONTAINER = re.compile(r"(?:docker|containerd|crio|libpod|kubepods)\S*?([0-9a-f]{64})")
+TEGRA = re.compile(r"nvgpu|tegra|orin|thor|xavier", re.IGNORECASE)
 RECORDED = (
     "id",
     "name",
@@ -1273,6 +1274,8 @@ class Device:
         self.last: Optional[Json] = None
         """The last reading."""
         self.processes: List[Json] = []
+        self.processes_known = True
+        """Whether an empty list means that there is no process."""
         self.slow_at = -1e9
         self.power_limit: Optional[float] = None
         self.ecc: Optional[int] = None
@@ -1537,7 +1540,7 @@ class Gpus:
             "at": at,
             "gpus": gpus,
             "processes": self._with_runs(processes),
-            "processes_known": not silent,
+            "processes_known": not silent and all(one.processes_known for one in devices),
             "took_s": round(time.monotonic() - now, 6),
             "driver_error": not_answered(min(silent)) if all_silent else self.error,
             "notes": self._notes,
@@ -1648,13 +1651,18 @@ class Gpus:
         if device.handle is None:
             return []
         memory: Dict[int, Tuple[Optional[int], Optional[str]]] = {}
+        # On Tegra the list is empty for ever.
+        device.processes_known = not TEGRA.search(device.name or "")
         places = [(part, identity["uuid"]) for part, identity in device.mig or []]
         for handle, mig_uuid in [*places, (device.handle, None)]:
             for kind in ("Compute", "Graphics"):
                 call = getattr(nvml, "nvmlDeviceGet%sRunningProcesses" % kind, None)
                 if call is None:
                     continue
-                for one in self._ask(call, handle)[0] or []:
+                listed, refused = self._ask(call, handle)
+                if refused is not None and handle is device.handle and kind == "Compute":
+                    device.processes_known = False
+                for one in listed or []:
                     used = one.usedGpuMemory
                     if used is not None and used >= 1 << 63:
                         used = None  # NVML's "not available"

@@ -306,6 +306,14 @@ async def test_what_a_driver_does_not_tell_is_unknown(driver: Driver) -> None:
     assert (gpu.throttle, gpu.ecc_uncorrected, gpu.xid) == (None, None, None)
 
 
+async def test_a_list_of_processes_that_is_refused_is_not_an_empty_one(driver: Driver) -> None:
+    sample = await driver.sample(FAKE_GPUS="2")
+    assert (sample.processes, sample.processes_known) == ((), True)
+    driver.fail("ComputeProcesses/1 4")
+    sample = await driver.sample(FAKE_GPUS="2")
+    assert (sample.processes, sample.processes_known) == ((), False)
+
+
 def test_gpus_of_virtual_machines_are_named(tmp_path: Path) -> None:
     for name, kind, driver_name in (
         ("0000:41:00.0", "0x030200", "vfio-pci"),
