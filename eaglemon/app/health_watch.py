@@ -103,7 +103,7 @@ class HealthWatch:
         )
         server.seen.health_at = now
         if code is not None and server.state is ServerState.STARTING:
-            server.log.track.enter(Phase.HTTP_OPEN, now)
+            server.log.enter(Phase.HTTP_OPEN)
         generated = server.engine.health_generates
         ready_once = server.log.track.ended
         server.feed(events.HealthSeen(verdict=verdict, generated=generated, ready_once=ready_once))
