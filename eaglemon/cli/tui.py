@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib
 import locale
 import os
 import sys
@@ -9,13 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import cast
 
 import click
 
 from eaglemon.app.api import Eaglemon
+from eaglemon.app.late import LateConsole
 from eaglemon.app.local_files import ConfigFiles
-from eaglemon.cli import diagnostics, session
-from eaglemon.cli.experiment_session import open_experiments
+from eaglemon.cli import diagnostics
 from eaglemon.cli.invocation import Invocation, host_option
 from eaglemon.core.hosts import HostQuestion, HostSpec
 from eaglemon.errors import EXIT_OK, EaglemonError, UsageError
@@ -105,34 +107,65 @@ async def show_console(
     reload: Reload | None = None,
 ) -> None:
     """Run the terminal console on ``hosts`` until it is left; servers keep running."""
-    shown: asyncio.Future[ConsoleApp] = asyncio.get_running_loop().create_future()
+    late = LateConsole(hosts, profiles)
+    app = ConsoleApp(
+        cast("Eaglemon", late),
+        files=ConfigFiles(profiles, reload or ProfileStore.load),
+        themes=themes(),
+        theme=look.theme if look else None,
+        ascii_only=look.ascii_only if look else not speaks_utf8(),
+        theme_source=themes,
+        read_only=is_read_only(),
+    )
+    left = asyncio.Event()
+    path = look.recorded if look else None
+    opening = asyncio.create_task(_open(late, app, profiles, left, path), name="services")
+    # Services that cannot be opened end the console; their error is raised below.
+    opening.add_done_callback(lambda _: app.exit())
+    try:
+        await app.run_async()
+    finally:
+        left.set()
+        await opening
+
+
+async def _open(
+    late: LateConsole,
+    app: ConsoleApp,
+    profiles: ProfileStore,
+    left: asyncio.Event,
+    path: Path | None,
+) -> None:
+    """Load and open the services behind the first picture, and close them once it was left."""
+    drawn = asyncio.create_task(app.drawn.wait())
+    gone = asyncio.create_task(left.wait())
+    await asyncio.wait({drawn, gone}, return_when=asyncio.FIRST_COMPLETED)
+    drawn.cancel()
+    if left.is_set():
+        return
+    session = await asyncio.to_thread(importlib.import_module, "eaglemon.cli.session")
+    shared = await asyncio.to_thread(importlib.import_module, "eaglemon.cli.experiment_session")
 
     async def ask(question: HostQuestion) -> str | None:
-        return await ask_on(await asyncio.shield(shown), question)
+        return await ask_on(app, question)
 
     async with (
-        session.open_console(hosts, profiles, ask=ask) as console,
-        open_experiments(console) as experiments,
+        session.open_console(late.hosts(), profiles, ask=ask) as console,
+        shared.open_experiments(console) as experiments,
     ):
-        app = ConsoleApp(
-            console,
-            experiments=experiments,
-            files=ConfigFiles(profiles, reload or ProfileStore.load),
-            themes=themes(),
-            theme=look.theme if look else None,
-            ascii_only=look.ascii_only if look else not speaks_utf8(),
-            theme_source=themes,
-            read_only=session.is_read_only(),
-        )
-        shown.set_result(app)
-        path = look.recorded if look else None
+        late.arrive(console)
+        app.take_experiments(experiments)
         writing = _begin(console, path) if path else None
-        try:
-            await app.run_async()
-        finally:
-            if writing is not None:
-                await _end(writing)
-            await experiments.close()
+        await gone
+        if writing is not None:
+            await _end(writing)
+        await experiments.close()
+
+
+def is_read_only() -> bool:
+    """Tell whether this call of ``eaglemon`` has the global option ``--read-only``."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get("eaglemon.read_only"))
 
 
 async def show_recording(replay: Eaglemon, look: Look, *, title: str) -> None:

@@ -20,6 +20,7 @@ from eaglemon.tui.actions import ACTIONS, BY_ID
 from eaglemon.tui.ascii_only import AsciiOnly
 from eaglemon.tui.columns import plain
 from eaglemon.tui.deeds import Deeds
+from eaglemon.tui.experiment_deeds import ExperimentDeeds
 from eaglemon.tui.news import news
 from eaglemon.tui.palette import ActionCommands
 from eaglemon.tui.scene import Scene
@@ -93,6 +94,8 @@ class ConsoleApp(App[None]):
         self.paused = False
         self.deeds = Deeds(self, console, experiments, files)
         self._has_experiments = experiments is not None
+        self.drawn = asyncio.Event()
+        """Set once there was a picture."""
         for own in self._own_themes:
             self.register_theme(own)
         wanted = theme or DEFAULT_THEME
@@ -119,10 +122,17 @@ class ConsoleApp(App[None]):
         self.snapshot = self._latest
         for complaint in self._complaints:
             self.say(complaint, severity="warning")
+        self.call_after_refresh(self.drawn.set)
         self.run_worker(self._follow(), group="updates", exclusive=True)
         self.set_interval(self.settings.pace.tick_s, self._tick)
         if self._theme_source is not None:
             self.run_worker(self._follow_themes(self._theme_source), group="themes")
+
+    def take_experiments(self, experiments: Experiments) -> None:
+        """Run and show experiments from now on."""
+        self._has_experiments = True
+        self.deeds.experiments = ExperimentDeeds(self, experiments)
+        self.redraw()
 
     async def _follow(self) -> None:
         async for snapshot in self.console_api.updates():
