@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import functools
 import json
@@ -32,7 +33,19 @@ import threading
 import time
 import types
 import zlib
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, NoReturn, Optional, Set, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    NoReturn,
+    Optional,
+    Set,
+    Tuple,
+)
 
 PROTOCOL = 1
 MARK = b"\0eaglemon-agent 1\n"
@@ -592,6 +605,13 @@ class Runs:
             self.refresh(0.5)
             run = self._runs.get(run_id)
             return run is None or run.settled
+
+    def has_begun(self, run_id: str) -> bool:
+        """Tell whether the run's first process was started."""
+        with self._lock:
+            self.refresh(0.5)
+            run = self._runs.get(run_id)
+            return run is not None and run.leader is not None
 
     def members(self, run_id: str) -> List[Key]:
         """Return the known living processes of a run."""
@@ -2061,7 +2081,7 @@ class LogFollower:
         self._key: Optional[Tuple[int, int]] = None
 
     def read(self, limit: int) -> Tuple[bytes, bool]:
-        """Return (bytes, restarted); no bytes at the end of the file or while it is missing."""
+        """Return (bytes, restarted); no bytes at the end of the file. Raises ``OSError``."""
         restarted = False
         if self._file is None:
             restarted = self._open()
@@ -2094,10 +2114,7 @@ class LogFollower:
     def _open(self) -> bool:
         """Open the file; True when it is shorter than the offset asked for."""
         self.close()
-        try:
-            self._file = os.open(self.path, os.O_RDONLY)
-        except FileNotFoundError:
-            return False
+        self._file = open_log(self.path)
         stat = os.fstat(self._file)
         self._key = (stat.st_dev, stat.st_ino)
         if stat.st_size < self.offset:
@@ -2115,10 +2132,37 @@ class LogFollower:
         return (stat.st_dev, stat.st_ino) != self._key or stat.st_size < self.offset
 
 
+def open_log(path: str) -> int:
+    """Open a log for reading; raises ``OSError`` for what is no regular file, and never waits."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    kind = os.fstat(handle).st_mode & 0o170000
+    if kind == 0o100000:
+        return handle
+    os.close(handle)
+    if kind == 0o040000:
+        raise IsADirectoryError(errno.EISDIR, "it is a folder")
+    raise OSError(errno.EINVAL, "it is no regular file")
+
+
+@contextlib.contextmanager
+def telling_log(request: Json, path: str) -> Iterator[None]:
+    """Say in words why a run's log cannot be read; ``host`` is what the console calls this one."""
+    whose = (request.get("run_id"), request.get("host") or socket.gethostname(), path)
+    try:
+        yield
+    except FileNotFoundError:
+        raise RequestError("log-missing", "the log of %s on %s (%s) is gone" % whose) from None
+    except OSError as error:
+        what = "the log of %s on %s (%s) cannot be read: " % whose
+        raise RequestError("log-unreadable", what + (error.strerror or str(error))) from None
+
+
 def find_tail(path: str, lines: int) -> int:
-    """Return the offset at which the last ``lines`` lines begin."""
-    with open(path, "rb") as file:
+    """Return the offset at which the last ``lines`` lines begin (0: its size)."""
+    with open(open_log(path), "rb") as file:
         end = file.seek(0, os.SEEK_END)
+        if lines == 0:
+            return end
         position, wanted = end, lines
         while position > 0:
             step = min(LOG_CHUNK_BYTES, position)
@@ -2392,8 +2436,8 @@ class Agent:
 
     def _follow_log(self, request: Json, stream: Stream) -> None:
         run_id = str(request.get("run_id"))
-        folder = self.runs.folder(run_id)
-        follower = LogFollower(os.path.join(folder, "server.log"), int(request.get("offset") or 0))
+        path = os.path.join(self.runs.folder(run_id), "server.log")
+        follower = LogFollower(path, int(request.get("offset") or 0))
         pause_s = 0.05
         try:
             while True:
@@ -2401,7 +2445,11 @@ class Agent:
                 if most == 0:
                     return
                 over = pause_s > 0.05 and self.runs.is_over(run_id)
-                data, restarted = follower.read(most)
+                data, restarted = b"", False
+                # A run's log is made together with its first process.
+                if os.path.lexists(path) or self.runs.has_begun(run_id):
+                    with telling_log(request, path):
+                        data, restarted = follower.read(most)
                 if data or restarted or over:
                     stream.use(len(data))
                     ended = over and not data
@@ -2437,9 +2485,10 @@ class Agent:
         lines = request.get("lines")
         if not isinstance(lines, int) or lines < 0:
             raise RequestError("bad-request", "lines is not a count: %r" % (lines,))
-        if not os.path.exists(path):
+        if not os.path.lexists(path) and not self.runs.has_begun(str(request.get("run_id"))):
             return {"offset": 0}
-        return {"offset": find_tail(path, lines) if lines else os.stat(path).st_size}
+        with telling_log(request, path):
+            return {"offset": find_tail(path, lines)}
 
 
 def explain(error: Exception) -> Json:
