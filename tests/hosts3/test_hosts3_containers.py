@@ -7,8 +7,10 @@ own, as a container's is, and a stand-in for the docker command tells the name.
 import asyncio
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
@@ -20,7 +22,8 @@ from eaglemon.io.local import LocalTransport
 from tests.agent.driver import linked
 from tests.agent.test_agent_gpus import build
 
-CONTAINER_ID = "0123456789abcdef" * 4
+CONTAINER_ID = secrets.token_hex(32)
+"""Of this run of the tests: others may go on at the same time."""
 GROUPS = [Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup")]
 
 
@@ -51,10 +54,12 @@ def contained() -> Iterator[int]:
     finally:
         os.killpg(starter.pid, signal.SIGKILL)
         starter.wait()
-        for _ in range(200):
+        for _ in range(500):
+            # The kernel lets go of it a moment after its last process.
             with contextlib.suppress(OSError):
                 group.rmdir()
                 break
+            time.sleep(0.01)
 
 
 async def first_when_named(
