@@ -5,6 +5,9 @@ Adapters in ``eaglemon.io`` map the exceptions of third-party libraries onto the
 them ever sees a library's own exception.
 """
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -57,11 +60,23 @@ class LinkLostError(HostError):
 
 
 class AgentError(EaglemonError):
-    """The agent on the host answered a request with an error (``kind`` is a slug)."""
+    """The agent on the host answered a request with an error (``kind`` is a slug).
+
+    The kinds of ``FIXES`` are for the caller to put right: they end a command with 2.
+    """
+
+    FIXES: ClassVar[Mapping[str, str]] = {
+        "log-missing": "it was removed on the host",
+        "log-unreadable": "see its owner and mode",
+        "port-in-use": "stop it first, or choose another port with --set port=N",
+        "gpu-in-use": "stop it first, or choose other GPUs with --set gpus=...",
+    }
 
     def __init__(self, message: str, *, kind: str = "agent", hint: str = "") -> None:
-        super().__init__(message, hint=hint)
+        super().__init__(message, hint=hint or self.FIXES.get(kind, ""))
         self.kind = kind
+        if kind in self.FIXES:
+            self.exit_code = EXIT_USAGE
 
 
 class ServerError(EaglemonError):

@@ -359,7 +359,8 @@ class Keeper:
 
     def _follow_log(self) -> None:
         if self.record is not None and self.host.is_up and not self._tasks.running("log"):
-            self._tasks.start("log", self.log.follow(self.host.link, self.id))
+            reading = self.log.follow(self.host.link, self.id, lives=lambda: not self.state.ended)
+            self._tasks.start("log", reading)
 
     def _heard(self, heard: list[LogEvent]) -> None:
         opened = any(

@@ -15,11 +15,14 @@ from eaglemon.core.phases import (
     PhaseEntered,
 )
 from eaglemon.core.startup import StampClock, StartupTrack
-from eaglemon.errors import LinkLostError
+from eaglemon.errors import AgentError, LinkLostError
 from eaglemon.io.clock import Clock
 from eaglemon.io.host_link import HostLink
 
 KEPT_NOTES = 20
+RETRY_S = 1.0
+UNREADABLE = frozenset({"log-missing", "log-unreadable"})
+"""Kinds of ``AgentError`` for a log that cannot be read as it is now."""
 
 
 class ServerLog:
@@ -51,6 +54,7 @@ class ServerLog:
         self._stamped_s = 0.0
         """Seconds from the launch to the last stamp: when a line without one was written."""
         self._history_bytes = 0
+        self._trouble = ""
         self._waiting: list[Callable[[], None]] = []
         """What came while the past was still being read: it counts after that."""
 
@@ -95,20 +99,46 @@ class ServerLog:
         at = self._clock.monotonic() - ago_s
         self._after_the_past(lambda: self.track.fail(at))
 
-    async def follow(self, link: HostLink, run_id: str) -> None:
-        """Read from where we stopped until the run has ended or the link breaks."""
-        try:
-            await self._follow(link, run_id)
-        except LinkLostError:
-            return
-        except Exception:
-            self._past_is_read()  # Nobody may wait for what is never read.
-            raise
+    async def follow(
+        self, link: HostLink, run_id: str, *, lives: Callable[[], bool] | None = None
+    ) -> None:
+        """Read from where we stopped until the run has ended or the link breaks.
+
+        A log that cannot be read is noted, and tried again while the server ``lives``.
+        """
+        while not self.ended:
+            try:
+                await self._follow(link, run_id)
+            except LinkLostError:
+                return
+            except AgentError as error:
+                self._past_is_read()
+                if error.kind not in UNREADABLE:
+                    raise
+                self._note_trouble(str(error))
+                self.ended = lives is None or not lives()
+                self._heard([])
+                if not self.ended:
+                    await self._clock.sleep(RETRY_S)
+            except Exception:
+                self._past_is_read()  # Nobody may wait for what is never read.
+                raise
+            else:
+                break
         self._past_is_read()  # The log has ended, perhaps shorter than was told.
+
+    def _note_trouble(self, text: str) -> None:
+        """Note why the log cannot be read now; ``""``: it can."""
+        if self._trouble in self.notes:
+            self.notes.remove(self._trouble)
+        self._trouble = text
+        if text:
+            self.notes.append(text)
 
     async def _follow(self, link: HostLink, run_id: str) -> None:
         async with aclosing(link.follow_log(run_id, offset=self._offset)) as chunks:
             async for chunk in chunks:
+                self._note_trouble("")
                 if chunk.restarted:
                     self._reader = LogReader(self._rules)
                 events = self._reader.feed(chunk.data)

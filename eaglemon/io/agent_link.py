@@ -132,9 +132,17 @@ class AgentLink:
         await self._request("run.forget", run_id=run_id)
 
     async def follow_log(self, run_id: str, *, offset: int = 0) -> AsyncGenerator[LogChunk, None]:
-        """Yield the log's bytes from ``offset`` on, until the run has ended and all was read."""
+        """Yield the log's bytes from ``offset`` on, until the run has ended and all was read.
+
+        Raises ``AgentError`` of kind ``log-missing`` or ``log-unreadable``, also in the middle.
+        """
         frames = self._stream(
-            "log.follow", keep_all, run_id=run_id, offset=offset, window=LOG_WINDOW_BYTES
+            "log.follow",
+            keep_all,
+            run_id=run_id,
+            host=self._host,
+            offset=offset,
+            window=LOG_WINDOW_BYTES,
         )
         taken = 0
         async with aclosing(frames):
@@ -153,7 +161,7 @@ class AgentLink:
 
     async def log_tail(self, run_id: str, *, lines: int) -> int:
         """Return the offset at which the last ``lines`` lines of the log begin."""
-        answer = await self._request("log.tail", run_id=run_id, lines=lines)
+        answer = await self._request("log.tail", run_id=run_id, host=self._host, lines=lines)
         return int(values.take_number(answer, "offset"))
 
     async def check_host(
