@@ -194,12 +194,29 @@ em_forget() {
   rm -rf "$state/runs/$run_id" && printf 'ok%s' "$GS"
 }
 
+# Tells why the log $1 cannot be read, and fails, where it cannot. There is none before the start.
+em_readable() {
+  em_line "$state/runs/$run_id/run.json"; em_pids "$line"
+  if [ ! -e "$1" ]; then
+    [ -n "$leader" ] || [ -L "$1" ] || return 0
+    printf 'log-missing%s%s' "$US" "$1"; return 1
+  fi
+  why=
+  if [ -d "$1" ]; then why='it is a folder'
+  elif [ ! -f "$1" ]; then why='it is no regular file'
+  elif [ ! -r "$1" ]; then why='Permission denied'
+  fi
+  [ -z "$why" ] || { printf 'log-unreadable%s%s%s%s' "$US" "$1" "$US" "$why"; return 1; }
+}
+
 # A log from $offset on: "offset size restarted ended" and GS, then that many bytes.
 em_log() {
   folder=$state/runs/$run_id
   [ -d "$folder" ] || { printf 'no-such-run%s' "$GS"; return; }
+  trouble=$(em_readable "$folder/server.log") || { printf '%s%s' "$trouble" "$GS"; return; }
   printf 'ok%s' "$GS"
   while :; do
+    trouble=$(em_readable "$folder/server.log") || { printf '\n%s%s' "$trouble" "$GS"; return; }
     em_line "$folder/run.json"; em_pids "$line"
     over=0
     if [ -f "$folder/exit.json" ]; then over=1
@@ -227,6 +244,7 @@ em_log() {
 em_tail() {
   [ -d "$state/runs/$run_id" ] || { printf 'no-such-run%s' "$GS"; return; }
   log=$state/runs/$run_id/server.log
+  trouble=$(em_readable "$log") || { printf '%s%s' "$trouble" "$GS"; return; }
   [ -f "$log" ] || { printf '0 0%s' "$GS"; return; }
   printf '%s %s%s' "$(wc -c < "$log")" "$(tail -n "$lines" "$log" | wc -c)" "$GS"
 }

@@ -191,13 +191,16 @@ class ShellLink:
 
     async def follow_log(self, run_id: str, *, offset: int = 0) -> AsyncGenerator[LogChunk, None]:
         """Yield the log's bytes from ``offset`` on, until the run has ended and all was read."""
+        host = self._transport.name
         async with self._logs:
             process = await self._open("em_log", run_id=run_id, offset=offset)
             reader = _Blocks(process)
             try:
                 first = await reader.until_mark()
-                _raise_for([(first or "").strip("\n")], run_id)
+                _raise_for((first or "").strip("\n").split(values.US), run_id, host)
                 while (head := await reader.until_mark()) is not None:
+                    if not head.split()[0].isdigit():
+                        _raise_for(head.strip("\n").split(values.US), run_id, host)
                     start, length, restarted, ended = (int(word) for word in head.split())
                     data = await reader.exactly(length)
                     yield LogChunk(
@@ -211,10 +214,10 @@ class ShellLink:
 
     async def log_tail(self, run_id: str, *, lines: int) -> int:
         """Return the offset at which the last ``lines`` lines of the log begin."""
-        (answer,) = await self._ask("em_tail", run_id=run_id, lines=lines)
-        if answer == "no-such-run":
-            _raise_for([answer], run_id)
-        size, tail = (int(word) for word in answer.split())
+        answer = await self._ask("em_tail", run_id=run_id, lines=lines)
+        if not answer[0][:1].isdigit():
+            _raise_for(answer, run_id, self._transport.name)
+        size, tail = (int(word) for word in answer[0].split())
         return size - tail
 
     async def check_host(
@@ -351,9 +354,12 @@ async def _refusing(error: AgentError) -> AsyncGenerator[Mapping[str, object], N
     raise error
 
 
-def _raise_for(answer: Sequence[str], run_id: str) -> None:
+def _raise_for(answer: Sequence[str], run_id: str, host: str = "") -> None:
     kind = answer[0].strip()
+    log = f"the log of {run_id} on {host} ({answer[1] if len(answer) > 1 else ''})"
     messages = {
+        "log-missing": f"{log} is gone",
+        "log-unreadable": f"{log} cannot be read: {answer[-1]}",
         "run-exists": f"there is a run {run_id} already",
         "no-such-run": f"there is no run {run_id}",
         "still-running": f"run {run_id} has not ended; stop it first",
