@@ -39,6 +39,10 @@ class UsageError(EaglemonError):
     exit_code = EXIT_USAGE
 
 
+class LaunchRefusedError(UsageError):
+    """Nothing was started, because of what stands against the launch: a line for each problem."""
+
+
 class ConfigError(EaglemonError):
     """A configuration file is wrong: names the file, and line and key where known."""
 

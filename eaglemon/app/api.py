@@ -77,7 +77,7 @@ class Eaglemon(Protocol):
         ...
 
     async def launch(self, plan: LaunchPlan, *, force: bool = False) -> str:
-        """Start a server and return its id; raises ``ServerError`` listing all problems."""
+        """Start a server and return its id; raises ``LaunchRefusedError`` with all problems."""
         ...
 
     async def wait(self, server_id: str, *, timeout_s: float | None = None) -> ServerView:

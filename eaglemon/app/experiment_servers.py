@@ -18,7 +18,14 @@ from eaglemon.core.experiment_records import (
 )
 from eaglemon.core.hosts import LinkState
 from eaglemon.core.views import PhaseState, ServerState, ServerView, Snapshot
-from eaglemon.errors import EaglemonError, HostError, ServerError, TimeLimitError
+from eaglemon.errors import (
+    AgentError,
+    EaglemonError,
+    HostError,
+    LaunchRefusedError,
+    ServerError,
+    TimeLimitError,
+)
 from eaglemon.io.store import Store
 
 _AWAY = frozenset({LinkState.DOWN, LinkState.CONNECTING, LinkState.IDLE})
@@ -122,7 +129,10 @@ class ExperimentServers:
         self._intents.append(intent)
         try:
             server_id = await self._console.launch(plan)
-        except ServerError as error:
+        except HostError:
+            await self._ended(intent)
+            raise
+        except (AgentError, LaunchRefusedError, ServerError, TimeLimitError) as error:
             await self._ended(intent)
             raise ArmError(str(error)) from error
         launched = await self._store.note_launched(intent, server_id)

@@ -10,19 +10,26 @@ from eaglemon.errors import HostError, UsageError
 _ANSWERS = frozenset({LinkState.UP, LinkState.STALE, LinkState.DEGRADED})
 
 
+def matching(text: str, servers: Sequence[ServerView]) -> list[ServerView]:
+    """Return the servers with this id, else name, else id prefix: living ones first, then newest.
+
+    ``servers`` are newest first.
+    """
+    exact = [server for server in servers if server.id == text]
+    named = [server for server in servers if server.name == text]
+    started = [server for server in servers if server.id.startswith(text)]
+    return sorted(exact or named or started, key=lambda server: server.state.ended)
+
+
 def find_server(text: str, servers: Sequence[ServerView], hosts: Sequence[HostView]) -> ServerView:
     """Return the server with this id, name (living ones first, then newest) or id prefix.
 
     ``servers`` are newest first. Raises ``UsageError`` where there is none, ``HostError`` where
     it may be on a host that does not answer.
     """
-    exact = [server for server in servers if server.id == text]
-    named = [server for server in servers if server.name == text]
-    named.sort(key=lambda server: server.state.ended)
-    started = [server for server in servers if server.id.startswith(text)]
-    for found in (exact, named, started):
-        if found:
-            return found[0]
+    found = matching(text, servers)
+    if found:
+        return found[0]
     down = [view for view in hosts if view.state not in _ANSWERS]
     if down:
         reasons = "; ".join(f"{view.name}: {view.detail}" for view in down)

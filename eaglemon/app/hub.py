@@ -173,8 +173,8 @@ class Hub:
         while keeper.machine.state in {ServerState.PREFLIGHT, ServerState.SPAWNING}:
             await self._changes.beyond(self._changes.version, timeout_s=TICK_S)
         if keeper.machine.state is ServerState.FAILED and keeper.record is None:
-            raise ServerError(
-                f"{plan.profile.name} was not started on {plan.host}:\n{keeper.machine.detail}"
+            raise keeper.refused or ServerError(
+                f"{plan.profile.name} was not started on {plan.host}: {keeper.machine.detail}"
             )
         return keeper.id
 

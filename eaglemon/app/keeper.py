@@ -16,6 +16,7 @@ from eaglemon.app.hooks import run_hooks
 from eaglemon.app.host import Host
 from eaglemon.app.memory import levels_before, release_steps
 from eaglemon.app.meter import Meter
+from eaglemon.app.preflight import refuse
 from eaglemon.app.runs import request_of
 from eaglemon.app.seen import Seen
 from eaglemon.app.server_log import ServerLog
@@ -27,7 +28,7 @@ from eaglemon.core.hosts import HostSample
 from eaglemon.core.lifecycle import ServerMachine
 from eaglemon.core.phases import FaultSeen, LogEvent, LogReady, Phase, PhaseEntered
 from eaglemon.core.probe import ProbeProgress
-from eaglemon.core.problems import Problem, Severity
+from eaglemon.core.problems import Problem
 from eaglemon.core.profiles import Profile
 from eaglemon.core.runs import RunRecord, RunStatus
 from eaglemon.core.views import LaunchPlan, ServerState
@@ -66,8 +67,7 @@ class Keeper:
         self.launched_wall = clock.wall()
         self.machine = ServerMachine(profile.limits)
         self.seen = Seen(moved_at=clock.monotonic())
-        speculation = profile.speculation
-        self.meter = Meter(ceiling=speculation.ceiling if speculation else None)
+        self.meter = Meter(ceiling=profile.speculation.ceiling if profile.speculation else None)
         self.preflight_notes: list[str] = []
         self.log = ServerLog(engine.log_rules, meter=self.meter, clock=clock, heard=self._heard)
         self.model_name = profile.served_name or profile.model
@@ -75,6 +75,7 @@ class Keeper:
         self._changed = changed
         self._check = check
         self._force = False
+        self.refused: EaglemonError | None = None
         self._tasks = TaskBag("server", broken=self.seen.broken, changed=changed)
         self._http: HttpClient | None = None
         self._stop_asked = False
@@ -243,9 +244,8 @@ class Keeper:
                 if not self.engine.health_generates:
                     self._tasks.start("pulse", self._health.pulse())
                 phases = self.log.track.views(self._clock.monotonic())
-                self._tasks.start(
-                    "history", self.past.remember(self.id, self.launched_wall, phases)
-                )
+                remembered = self.past.remember(self.id, self.launched_wall, phases)
+                self._tasks.start("history", remembered)
             case ServerState.STOPPING | ServerState.RELEASING:
                 self._tasks.cancel("pulse")
             case ServerState.FAILED:
@@ -263,7 +263,8 @@ class Keeper:
         self._tasks.cancel("pulse")
         exit_ = self.machine.exit
         failed = self.machine.state is ServerState.FAILED
-        if exit_ is not None and exit_.at is not None and (failed or self.plan is None):
+        found = self.plan is None and not self.machine.release_proven
+        if exit_ is not None and exit_.at is not None and (failed or found):
             self.seen.ended_wall = exit_.at - self.host.clock_offset_s
         else:
             self.seen.ended_wall = self._clock.wall()
@@ -297,12 +298,11 @@ class Keeper:
             return
         try:
             problems = await self._check(self.plan)
+            if not self._force:
+                refuse(problems)
         except EaglemonError as error:
+            self.refused = error
             self.feed(events.PreflightFailed(reason=str(error)))
-            return
-        errors = [p for p in problems if p.severity is Severity.ERROR]
-        if errors and not self._force:
-            self.feed(events.PreflightFailed(reason="\n".join(str(problem) for problem in errors)))
             return
         self.preflight_notes.extend(str(problem) for problem in problems)
         self.feed(events.PreflightPassed())
@@ -320,6 +320,7 @@ class Keeper:
             return
         self.record = record
         self.launched_wall = record.launched_at - self.host.clock_offset_s
+        self.log.launched(self.launched_wall)
         self.feed(events.Spawned(pid=record.pid or 0))
         self._follow_log()
         if self.status is not None:

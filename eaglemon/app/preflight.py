@@ -5,12 +5,14 @@ from collections.abc import Iterable
 from eaglemon.app.draft_check import draft_problems
 from eaglemon.app.host import Host
 from eaglemon.core.hosts import HostSample
-from eaglemon.core.problems import Problem, Severity
+from eaglemon.core.problems import Problem, Severity, errors_among
 from eaglemon.core.runs import HostCheck
 from eaglemon.core.units import memory
 from eaglemon.core.views import LaunchPlan, ServerView
 from eaglemon.engines.base import Engine
 from eaglemon.engines.command import interpreter
+from eaglemon.errors import LaunchRefusedError
+from eaglemon.io.workloads import workload_problems
 
 GPU_IN_USE_SHARE = 0.02
 """Less is a driver context or a desktop, not a server."""
@@ -40,6 +42,7 @@ async def check_launch(
     )
     return [
         *engine.check(profile, answer.engine_version),
+        *workload_problems(profile.probe.workload),
         *_host_problems(plan, answer),
         *await draft_problems(host.link, profile),
         *_room_problems(plan, answer),
@@ -201,6 +204,7 @@ def _neighbour_problems(plan: LaunchPlan, servers: Iterable[ServerView]) -> list
     return problems
 
 
-def refusal(problems: Iterable[Problem]) -> str:
-    """Return the errors among ``problems`` as one message, a line each."""
-    return "\n".join(str(p) for p in problems if p.severity is Severity.ERROR)
+def refuse(problems: Iterable[Problem]) -> None:
+    """Raise ``LaunchRefusedError`` if there are errors among ``problems``, a line for each."""
+    if errors := errors_among(problems):
+        raise LaunchRefusedError("\n".join(str(problem) for problem in errors))

@@ -83,6 +83,11 @@ class ServerLog:
         self._stamps = StampClock(launched_at)
         self._history_bytes = history_bytes
 
+    def launched(self, wall: float) -> None:
+        """Count from unix ``wall`` on, when the host ran the server's first process."""
+        ago_s = max(0.0, self._clock.wall() - wall)
+        self.track = StartupTrack(self._clock.monotonic() - ago_s)
+
     def enter(self, phase: Phase) -> None:
         """Begin a phase that shows now, and not in the log."""
         now = self._clock.monotonic()

@@ -46,32 +46,31 @@ def command(
         raise UsageError(f"{server} was started by somebody else", hint="add --foreign to end it")
 
     async def find(console: Eaglemon) -> ServerView:
-        return await session.find_server(console, server)
+        return await session.find_server(console, server, sole=True)
 
-    async def work(console: Eaglemon) -> ServerView:
-        found = await session.find_server(console, server)
-        if found.state.ended:
-            return found
-        return await session.with_progress(
-            console, found.id, console.stop(found.id, grace_s=grace, wait=True)
-        )
+    async def work(console: Eaglemon) -> tuple[ServerView, bool]:
+        found = await session.find_server(console, server, sole=True)
+        if found.state.ended and not found.pids:
+            return found, True
+        stopping = console.stop(found.id, grace_s=grace, wait=True)
+        return await session.with_progress(console, found.id, stopping), False
 
     asked, profiles = invocation.hosts(hosts), invocation.profiles()
     if not confirmed and sys.stdin.isatty():
         # The question waits for a person, so the connection is not held open meanwhile.
         found = session.run_on(asked, profiles, find)
-        if not found.state.ended and not _confirm(found):
+        if (found.pids or not found.state.ended) and not _confirm(found):
             diagnostics.fail("not confirmed, nothing was stopped")
             return EXIT_INTERRUPTED
         server = found.id
-    view = session.run_on(
+    view, was_over = session.run_on(
         asked, profiles, work, if_interrupted="a stop that was begun goes on on the host"
     )
     if as_json:
         output.write_document("kill", {"server": view})
     else:
         output.write_lines([view.id])
-    return _result(view)
+    return _result(view, was_over=was_over)
 
 
 def _kill_foreign(
@@ -143,9 +142,9 @@ def _confirm(server: ServerView) -> bool:
     return click.confirm(question, err=True)
 
 
-def _result(server: ServerView) -> int:
+def _result(server: ServerView, *, was_over: bool) -> int:
     stop = server.stop
-    if stop is None:
+    if stop is None or was_over:
         diagnostics.talk(f"{server.id} had already ended")
         return EXIT_OK
     if stop.proven:
@@ -155,7 +154,9 @@ def _result(server: ServerView) -> int:
     if stop.processes_left is None or stop.processes_left:
         unknown = stop.processes_left is None
         left.append("its processes" if unknown else plural(stop.processes_left or 0, "process"))
-    if stop.memory_to_release_bytes is None or stop.memory_to_release_bytes > 0:
+    if stop.memory_to_release_bytes is None:
+        left.append("its GPU memory is not known")
+    elif stop.memory_to_release_bytes > 0:
         left.append(f"{memory(stop.memory_to_release_bytes)} of GPU memory")
     diagnostics.fail(f"{server.id}: not shown to be gone: {', '.join(left) or server.detail}")
     return EXIT_FAILED

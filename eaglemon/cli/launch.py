@@ -8,7 +8,7 @@ from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_opti
 from eaglemon.cli.wait import server_result
 from eaglemon.core.problems import Problem, errors_among
 from eaglemon.core.views import LaunchPlan, ServerView
-from eaglemon.errors import EXIT_FAILED, EXIT_OK, UsageError
+from eaglemon.errors import EXIT_OK, EXIT_USAGE, UsageError
 
 _KEEPS_RUNNING = "a server that was started keeps running (eaglemon status, eaglemon kill)"
 
@@ -44,8 +44,8 @@ def command(
 ) -> int:
     """Start a server of PROFILE on a host.
 
-    Exits with 0 when it was started (with --wait: when it is ready) and with 1 when problems
-    stand against it or it failed.
+    Exits with 0 when it was started (with --wait: when it is ready), with 2 when problems stand
+    against it, and with 1 when it failed.
     """
     if len(hosts) != 1:
         known = ", ".join(host.name for host in invocation.hosts(()))
@@ -83,7 +83,7 @@ def command(
             before = [f"before_launch: {line}" for line in hooks.before_launch]
             after = [f"after_stop: {line}" for line in hooks.after_stop]
             output.write_lines([*before, plan.shell_line, *after])
-        return EXIT_FAILED if errors_among(problems) else EXIT_OK
+        return EXIT_USAGE if errors_among(problems) else EXIT_OK
     plan, server = session.run_on((host,), store, start, if_interrupted=_KEEPS_RUNNING)
     if wait:
         return server_result("launch", server, as_json=as_json, plan=plan)

@@ -244,5 +244,5 @@ def _failed(
             "kind": type(error).__name__ if error else "",
             "exit_code": code,
         }
-        output.write_document(name, {"error": content})
+        output.write_json_line(name, {"error": content})
     return code

@@ -14,26 +14,41 @@ _PROBE_LINES = 10
 """A probe is told in about this many lines, whatever its number of requests."""
 
 
+class _Elapsed:
+    """Seconds since one moment, the launch or the stop, as they are told: they never run back.
+
+    A phase may come to be known after a later one.
+    """
+
+    def __init__(self) -> None:
+        self._last_s = 0.0
+
+    def __call__(self, at_s: float) -> str:
+        self._last_s = max(self._last_s, at_s)
+        return _stamp(self._last_s)
+
+
 class Progress:
     """Remembers what was told of a server; ``lines`` returns what is new."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()
         self._probe_told = -1
+        self._launch, self._stop = _Elapsed(), _Elapsed()
         self._stalled = False
 
     def lines(self, server: ServerView) -> list[str]:
         """Return the lines for what has changed since the last call."""
         found = [line for phase in server.phases for line in self._phase_lines(phase)]
         if server.stalled and not self._stalled:
-            found.append(f"{_stamp(server.age_s)} stalled: {server.detail}")
+            found.append(f"{self._launch(server.age_s)} stalled: {server.detail}")
         self._stalled = server.stalled
         found += self._state_lines(server)
         if server.stop is not None:
             for step in server.stop.steps:
                 # What is waited for is told once, however its amount changes.
                 if self._first(f"stop {_AMOUNT.sub('', step)}"):
-                    found.append(f"{_stamp(server.stop.elapsed_s)} {step}")
+                    found.append(f"{self._stop(server.stop.elapsed_s)} {step}")
         if server.probe is not None:
             found += self._probe_lines(server.probe)
         return found
@@ -44,14 +59,15 @@ class Progress:
             return []
         if phase.state is PhaseState.DONE and self._first(f"done {phase.phase}"):
             ended_s = phase.started_s + (phase.elapsed_s or 0.0)
-            return [f"{_stamp(ended_s)} {title}: done in {duration(phase.elapsed_s)}"]
+            return [f"{self._launch(ended_s)} {title}: done in {duration(phase.elapsed_s)}"]
         lasting = phase.state is PhaseState.ACTIVE and (phase.elapsed_s or 0.0) >= _LONG_S
         if lasting and self._first(f"active {phase.phase}"):
             total = f", {phase.done} of {phase.total}" if phase.total else ""
             left = f", {duration_range(*phase.eta_s)} left" if phase.eta_s else ""
-            return [f"{_stamp(phase.started_s)} {title}: under way{total}{left}"]
+            return [f"{self._launch(phase.started_s)} {title}: under way{total}{left}"]
         if phase.state is PhaseState.FAILED and self._first(f"failed {phase.phase}"):
-            return [f"{_stamp(phase.started_s + (phase.elapsed_s or 0.0))} {title}: failed"]
+            ended_s = phase.started_s + (phase.elapsed_s or 0.0)
+            return [f"{self._launch(ended_s)} {title}: failed"]
         return []
 
     def _state_lines(self, server: ServerView) -> list[str]:
@@ -59,7 +75,7 @@ class Progress:
         if server.state not in told or not self._first(f"state {server.state}"):
             return []
         detail = server.cause.sentence if server.cause is not None else server.detail
-        return [f"{_stamp(server.age_s)} {server.state}{f': {detail}' if detail else ''}"]
+        return [f"{self._launch(server.age_s)} {server.state}{f': {detail}' if detail else ''}"]
 
     def _probe_lines(self, probe: ProbeProgress) -> list[str]:
         self._probe_told, line = probe_line(probe, self._probe_told)

@@ -39,7 +39,7 @@ def command(
     """
 
     async def work(console: Eaglemon) -> ServerView:
-        found = await session.find_server(console, server)
+        found = await session.find_server(console, server, sole=True)
         if keep:
             return await keep_running(
                 console,

@@ -10,6 +10,7 @@ from typing import TypeVar
 import click
 
 from eaglemon.app.api import Eaglemon
+from eaglemon.app.finding import matching
 from eaglemon.app.hub import Hub
 from eaglemon.app.read_only import ReadOnlyHub
 from eaglemon.cli import diagnostics
@@ -18,7 +19,7 @@ from eaglemon.cli.questions import terminal_asker
 from eaglemon.core.foreign import parse_foreign_id
 from eaglemon.core.hosts import HostSpec, LinkState
 from eaglemon.core.views import ServerView, Snapshot
-from eaglemon.errors import EXIT_INTERRUPTED, EaglemonError, HostError
+from eaglemon.errors import EXIT_INTERRUPTED, EaglemonError, HostError, UsageError
 from eaglemon.io.config import ProfileStore
 from eaglemon.io.connect import transport_to
 from eaglemon.io.store import Store
@@ -96,15 +97,23 @@ async def settled(console: Eaglemon) -> Snapshot:
     return snapshot
 
 
-async def find_server(console: Eaglemon, text: str) -> ServerView:
+async def find_server(console: Eaglemon, text: str, *, sole: bool = False) -> ServerView:
     """Ask the hosts for a server; raises ``UsageError``, or ``HostError`` where not all answer.
 
-    ``PID@HOST`` is a server that no console started; it is watched from now on.
+    ``PID@HOST`` is a server that no console started; it is watched from now on. Where several
+    that live are meant it is the newest, which is told; with ``sole`` that raises ``UsageError``.
     """
     await console.settle()
     if parse_foreign_id(text) is not None:
         return console.find(await console.watch(text))
-    return console.find(text)
+    found = console.find(text)
+    living = [one for one in matching(text, console.snapshot().servers) if not one.state.ended]
+    if len(living) > 1:
+        names = ", ".join(one.id for one in living)
+        if sole:
+            raise UsageError(f"{len(living)} servers {text!r} run", hint=f"name one of: {names}")
+        diagnostics.talk(f"{len(living)} servers {text!r} run, this is the newest: {found.id}")
+    return found
 
 
 def unreachable(snapshot: Snapshot) -> list[str]:

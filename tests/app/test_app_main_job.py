@@ -11,7 +11,7 @@ from eaglemon.app.hub import Hub
 from eaglemon.core.hosts import LinkState
 from eaglemon.core.phases import Phase
 from eaglemon.core.views import PhaseState, ServerState, ServerView, Snapshot
-from eaglemon.errors import ServerError, UsageError
+from eaglemon.errors import LaunchRefusedError, UsageError
 from eaglemon.io.config import ProfileStore
 from eaglemon.io.connect import transport_to
 from eaglemon.io.workloads import load_workload
@@ -168,7 +168,10 @@ async def test_a_busy_port_is_refused_before_anything_starts() -> None:
         async with taken:
             port = taken.sockets[0].getsockname()[1]
             plan = hub.plan("sglang-eagle3", host, {"port": str(port)})
-            with pytest.raises(ServerError, match=f"port {port}"):
+            with pytest.raises(
+                LaunchRefusedError,
+                match=f"^port {port}: in use on {host} by PID \\d+.*; stop it, or",
+            ):
                 await hub.launch(plan)
         assert all(server.pid is None for server in hub.snapshot().servers)
 

@@ -1,12 +1,13 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from eaglemon.core.hosts import LinkState
 from eaglemon.core.problems import Problem, Severity
-from eaglemon.core.views import LogBatch, ServerState
-from eaglemon.errors import ServerError, TimeLimitError
+from eaglemon.core.views import LogBatch, ServerState, StopView
+from eaglemon.errors import LaunchRefusedError, TimeLimitError
 from tests.cli.conftest import CommandLine
 from tests.cli.fake_console import SERVER, FakeConsole, failed, probe, server, stopped
 
@@ -102,21 +103,69 @@ def test_launch_dry_run_starts_nothing(run: CommandLine) -> None:
         ]
 
     result = run("launch", "sglang-eagle3", "--host", "gpu-a", "--dry-run", prepare=busy)
-    assert result.code == 1
+    assert result.code == 2
     assert result.out.startswith("python3 --port 30000")
     assert "error: port 30000: is in use by pid 7; choose another" in result.err
     assert "warning: disk: is nearly full" in result.err
     assert run.console.called("launch") == []
 
 
-def test_launch_refused_by_the_checks_exits_1(run: CommandLine) -> None:
+def test_launch_refused_by_the_checks_exits_2_with_a_line_for_each_problem(
+    run: CommandLine,
+) -> None:
+    port = "port 30000: in use on a by PID 7; stop it, or choose another"
+    gpu = "GPU 0: 100 GiB are in use; stop what holds it"
+
     def refused(console: FakeConsole) -> None:
-        console.launch_error = ServerError("port 30000 is in use", hint="use --set port=")
+        console.launch_error = LaunchRefusedError(f"{port}\n{gpu}")
 
     result = run("launch", "sglang-eagle3", "--host", "a", "--json", prepare=refused)
+    assert result.code == 2
+    assert result.document["error"]["message"] == f"{port}\n{gpu}"
+    assert result.document["error"]["kind"] == "LaunchRefusedError"
+    assert len(result.out.splitlines()) == 1
+    assert result.err == f"eaglemon: {port}\neaglemon: {gpu}\n"
+
+
+def test_a_name_of_several_living_servers_is_not_stopped(run: CommandLine) -> None:
+    other = replace(server(), id="sglang-eagle3-20261129-090000-cd34")
+
+    def two(console: FakeConsole) -> None:
+        console.servers[other.id] = other
+
+    for words in (("kill", "sglang-eagle3", "--yes"), ("restart", "sglang")):
+        result = run(*words, prepare=two)
+        assert (result.code, result.out) == (2, "")
+        assert f"name one of: {SERVER}, {other.id}" in result.err
+        assert run.console.called("stop") == []
+    for words in (("wait", "sglang-eagle3"), ("logs", "sglang")):
+        result = run(*words, prepare=two)
+        assert result.code == 0
+        assert f"this is the newest: {SERVER}\n" in result.err
+    assert run("kill", other.id, "--yes", prepare=two).code == 0
+
+
+def test_a_second_kill_says_that_the_server_had_already_ended(run: CommandLine) -> None:
+    def over(console: FakeConsole) -> None:
+        stop = replace(stopped().stop or StopView(steps=()), proven=False)
+        stop = replace(stop, memory_to_release_bytes=None)
+        console.servers = {SERVER: replace(stopped(), stop=stop)}
+
+    result = run("kill", SERVER, prepare=over)
+    assert (result.code, result.err) == (0, f"{SERVER} had already ended\n")
+    assert run.console.called("stop") == []
+
+
+def test_what_is_left_of_an_ended_server_is_stopped(run: CommandLine) -> None:
+    def left(console: FakeConsole) -> None:
+        console.servers = {SERVER: replace(failed(), pids=(78,))}
+        stop = StopView(steps=("survived KILL: 78",), processes_left=1)
+        console.stop_result = replace(stopped(), stop=stop, pids=(78,))
+
+    result = run("kill", SERVER, "--yes", prepare=left)
     assert result.code == 1
-    assert result.document["error"]["message"] == "port 30000 is in use"
-    assert result.err == "eaglemon: port 30000 is in use; use --set port=\n"
+    assert "not shown to be gone: 1 process, its GPU memory is not known" in result.err
+    assert len(run.console.called("stop")) == 1
 
 
 @pytest.mark.parametrize(
@@ -194,7 +243,7 @@ def test_kill_without_proof_exits_1(run: CommandLine) -> None:
 
 def test_kill_of_an_ended_server_is_fine(run: CommandLine) -> None:
     def ended(console: FakeConsole) -> None:
-        console.servers = {SERVER: failed()}
+        console.servers = {SERVER: replace(failed(), pids=())}
 
     result = run("kill", "sglang", prepare=ended)
     assert result.code == 0

@@ -50,6 +50,20 @@ def test_stalls_failures_and_stops_are_told() -> None:
     ]
 
 
+def test_told_times_never_run_back() -> None:
+    progress = Progress()
+    token = PhaseView(phase=Phase.READY, state=PhaseState.DONE, started_s=5.0, elapsed_s=0.2)
+    stop = StopView(steps=("waiting for GPU memory",), elapsed_s=1.6)
+    back = StopView(steps=("waiting for GPU memory", "GPU memory is back"), elapsed_s=1.3)
+    ready = server(ServerState.READY, phases=(token,), age_s=4.8, stop=stop)
+    assert progress.lines(ready) + progress.lines(replace(ready, stop=back)) == [
+        "[    5.2 s] token: done in 0.2 s",
+        "[    5.2 s] ready",
+        "[    1.6 s] waiting for GPU memory",
+        "[    1.6 s] GPU memory is back",
+    ]
+
+
 def test_a_wait_for_memory_is_told_once() -> None:
     progress = Progress()
     stop = StopView(steps=("waiting for 116.0 GiB to come back",), elapsed_s=1.0)
