@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from eaglemon.core.problems import Problem
+from eaglemon.core.terminal import harmless
 from eaglemon.io.paths import log_file
 
 _LOG_LIMIT_BYTES = 4 * 1024 * 1024
@@ -14,9 +15,9 @@ _logger = logging.getLogger("eaglemon")
 
 
 def talk(text: str) -> None:
-    """Write one line of talk."""
+    """Write one line of talk; control characters in it are shown, not obeyed."""
     encoding = sys.stderr.encoding or "utf-8"
-    sys.stderr.write(text.encode(encoding, errors="replace").decode(encoding) + "\n")
+    sys.stderr.write(harmless(text).encode(encoding, errors="replace").decode(encoding) + "\n")
     sys.stderr.flush()
 
 

@@ -12,6 +12,7 @@ from eaglemon.cli.gpu_text import GPU_RIGHT, PROCESS_RIGHT, gpu_rows, process_ro
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option
 from eaglemon.cli.tables import columns
 from eaglemon.core.hosts import LinkState
+from eaglemon.core.terminal import harmless
 from eaglemon.core.units import duration
 from eaglemon.core.views import HostView, ServerView, Snapshot
 from eaglemon.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, UsageError
@@ -101,7 +102,7 @@ def _show(snapshot: Snapshot, *, as_json: bool, watch: bool) -> None:
     if watch and sys.stdout.isatty():
         # One write, so that the screen never shows a half.
         lines[0] = _CLEAR + lines[0]
-    output.write_lines(lines if watch else lines[:-1])
+    output.write_styled(lines if watch else lines[:-1])
 
 
 def _document(host: HostView, watch: bool) -> HostView:  # noqa: FBT001 -- internal
@@ -120,23 +121,23 @@ def _host_lines(host: HostView, servers: Sequence[ServerView], *, past: bool) ->
         about.append(host.detail)
     if host.next_try_s is not None:
         about.append(f"next try in {duration(host.next_try_s)}")
-    lines = [f"{host.name}: {', '.join(about)}"]
+    lines = [harmless(f"{host.name}: {', '.join(about)}")]
     if sample is None:
         return lines
-    lines += [f"  note: {note}" for note in sample.notes]
+    lines += [harmless(f"  note: {note}") for note in sample.notes]
     rows = gpu_rows(host, past=past)
     if rows:
         failed = [
             gpu.error is not None for gpu in sample.gpus for _ in range(1 + len(gpu.mig or ()))
         ]
-        table = columns(rows, right=GPU_RIGHT)
+        table = [harmless(line) for line in columns(rows, right=GPU_RIGHT)]
         lines += [
             table[0],
             *(_red(line) if bad else line for line, bad in zip(table[1:], failed, strict=True)),
         ]
     processes = process_rows(sample, [one for one in servers if one.host == host.name])
     if processes:
-        lines += columns(processes, right=PROCESS_RIGHT)
+        lines += [harmless(line) for line in columns(processes, right=PROCESS_RIGHT)]
     elif sample.gpus and not sample.processes_known:
         lines.append("  processes: not known")
     return lines

@@ -56,7 +56,7 @@ def command(
                 for line in batch.lines:
                     output.write_json_line("logs", {"server": found.id, "line": line})
             else:
-                output.write_lines(shown(batch.lines))
+                output.write_styled(shown(batch.lines))
         return found, kept
 
     found, kept = session.run_on(invocation.hosts(hosts), invocation.profiles(), work)

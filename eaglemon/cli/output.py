@@ -3,13 +3,17 @@
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 
 from eaglemon.core.redact import MASK, is_secret, mask_argv, mask_env
+from eaglemon.core.terminal import harmless
 
 SCHEMA_VERSION = 1
+# JSON may have them as they are, but they move the cursor of a terminal all the same.
+_LATE_CONTROLS = re.compile("[\x7f-\x9f\u2028\u2029]")
 
 
 class OutputClosedError(Exception):
@@ -17,18 +21,23 @@ class OutputClosedError(Exception):
 
 
 def write_lines(lines: Iterable[str]) -> None:
-    """Write lines of text and flush them."""
+    """Write lines of text and flush them; control characters in them are shown, not obeyed."""
+    _write("".join(f"{harmless(line)}\n" for line in lines))
+
+
+def write_styled(lines: Iterable[str]) -> None:
+    """Write lines that their maker has coloured, and made ``harmless`` before."""
     _write("".join(f"{line}\n" for line in lines))
 
 
 def write_document(command: str, content: Mapping[str, object]) -> None:
     """Write the one JSON document of a command."""
-    _write(json.dumps(_document(command, content), indent=2, ensure_ascii=False) + "\n")
+    _write(_json(_document(command, content), indent=2) + "\n")
 
 
 def write_json_line(command: str, content: Mapping[str, object]) -> None:
     """Write one document of an endless list, on a line of its own."""
-    _write(json.dumps(_document(command, content), ensure_ascii=False) + "\n")
+    _write(_json(_document(command, content)) + "\n")
 
 
 def plain(value: object) -> object:
@@ -57,6 +66,11 @@ def _field(name: str, value: object) -> object:
 def _document(command: str, content: Mapping[str, object]) -> dict[str, object]:
     body = {key: _field(key, value) for key, value in content.items()}
     return {"schema_version": SCHEMA_VERSION, "command": command, **body}
+
+
+def _json(document: Mapping[str, object], indent: int | None = None) -> str:
+    text = json.dumps(document, indent=indent, ensure_ascii=False)
+    return _LATE_CONTROLS.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def _write(text: str) -> None:

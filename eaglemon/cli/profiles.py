@@ -18,6 +18,7 @@ from eaglemon.errors import EXIT_OK, EXIT_USAGE, UsageError
 from eaglemon.io.config import ProfileStore
 from eaglemon.io.profile_text import profile_toml, save_profile
 from eaglemon.io.profile_values import full_key, name_problem
+from eaglemon.io.workloads import workload_problems
 
 
 @click.group(name="profiles", invoke_without_command=True)
@@ -62,7 +63,7 @@ def show(
     store, overrides = invocation.profiles(), settings_from(settings)
     profile = store.get(name, overrides)
     engine = engine_named(profile.engine)
-    problems = engine.check(profile)
+    problems = [*engine.check(profile), *workload_problems(profile.probe.workload)]
     argv = mask_argv(engine.argv(profile))
     env = mask_env(engine.environment(profile))
     if as_json:
@@ -119,6 +120,7 @@ def check(
     else:
         profile = invocation.profiles().get(name or "", settings_from(settings))
     problems = engine_named(profile.engine).check(profile, engine_version)
+    problems = [*problems, *workload_problems(profile.probe.workload)]
     if as_json:
         content = {"profile": profile, "engine_version": engine_version, "problems": problems}
         output.write_document("profiles", content)

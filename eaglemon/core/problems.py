@@ -35,6 +35,34 @@ def errors_among(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     return tuple(problem for problem in problems if problem.severity is Severity.ERROR)
 
 
+def misspelt(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that ``name`` is all but certainly meant to be.
+
+    One slip of the finger in a short name, two in one from six characters on; underscores count
+    as dashes. Names of up to three characters are too like one another to tell.
+    """
+    bare = name.lower().replace("_", "-")
+    if len(bare) < 4:
+        return None
+    most = 1 if len(bare) < 6 else 2
+    near = difflib.get_close_matches(bare, sorted(known), n=3, cutoff=0.7)
+    return next((one for one in near if _slips(bare, one) <= most), None)
+
+
+def _slips(left: str, right: str) -> int:
+    """Count characters left out, added, changed or swapped with the next."""
+    before: list[int] = []
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, start=1):
+        earlier, before, row = before, row, [i]
+        for j, b in enumerate(right, start=1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
+                cost = min(cost, earlier[j - 2] + 1)
+            row.append(cost)
+    return row[-1]
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a hint naming the nearest known name, or the known names when none is near."""
     names = sorted(known)

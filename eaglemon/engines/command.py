@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from itertools import pairwise
 from pathlib import PurePosixPath
 
-from eaglemon.core.problems import Problem, Severity, did_you_mean
+from eaglemon.core.problems import Problem, Severity, did_you_mean, misspelt
 from eaglemon.core.profiles import FlagValue, Profile
 
 
@@ -73,12 +73,19 @@ def starts(argv: tuple[str, ...], program: str, word: str) -> bool:
 
 
 def common_problems(
-    profile: Profile, *, known: Collection[str], owned: Mapping[str, str], tp_flags: Collection[str]
+    profile: Profile,
+    *,
+    known: Collection[str],
+    owned: Mapping[str, str],
+    tp_flags: Collection[str],
+    loose: bool = False,
 ) -> list[Problem]:
     """Return what is wrong whatever the engine.
 
     ``known`` are the engine's flags, ``owned`` those that a key of the profile sets (flag to
-    key), ``tp_flags`` the names of the number of GPUs one model is spread over.
+    key), ``tp_flags`` the names of the number of GPUs one model is spread over. A ``loose`` engine
+    takes underscores for dashes, and parts of a table behind a dot (``a-table.a_key``).
+    A flag that is all but a known one stops a launch; any other may be a newer release's.
     """
     problems: list[Problem] = []
     if not profile.model:
@@ -98,13 +105,14 @@ def common_problems(
                     "flag-owned-by-profile",
                 )
             )
-        elif not _is_known(name, known):
+        elif not _is_known(_dashed(name) if loose else name, known):
+            meant = misspelt(name, known)
             problems.append(
                 Problem(
                     where=where,
                     message=f"--{name} is not a flag this console knows",
-                    hint=did_you_mean(name, known),
-                    severity=Severity.WARNING,
+                    hint=f"did you mean {meant!r}?" if meant else did_you_mean(name, known),
+                    severity=Severity.ERROR if meant else Severity.WARNING,
                     slug="unknown-flag",
                 )
             )
@@ -150,6 +158,10 @@ def tensor_parallel(profile: Profile, tp_flags: Collection[str]) -> int | None:
 def _is_known(name: str, known: Collection[str]) -> bool:
     """Tell whether argparse would take the flag: it allows any start that fits only one name."""
     return name in known or sum(flag.startswith(name) for flag in known) == 1
+
+
+def _dashed(name: str) -> str:
+    return name.partition(".")[0].replace("_", "-")
 
 
 def _gpu_problems(profile: Profile, tp_flags: Collection[str]) -> list[Problem]:

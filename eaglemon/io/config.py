@@ -17,6 +17,7 @@ from eaglemon.errors import ConfigError, UsageError
 from eaglemon.io import profile_values
 from eaglemon.io.paths import user_config_folder
 from eaglemon.io.resources import data_folder
+from eaglemon.io.text_values import text_problem, text_problems
 from eaglemon.io.tomlfile import TomlFile, line_of, read_toml
 from eaglemon.io.typed import typed_fields
 
@@ -225,7 +226,11 @@ def host_named(name: str, hosts: Sequence[HostSpec]) -> HostSpec:
         if not digits.isdecimal() or not 0 < int(digits) < 65536:
             raise UsageError(f"host {name!r}: the port must be a number from 1 to 65535")
         port = int(digits)
-    bad = not address or address.startswith("-") or any(c.isspace() or c == "/" for c in name)
+    bad = (
+        not address
+        or address.startswith("-")
+        or any(c in " /" or not c.isprintable() for c in name)
+    )
     if bad or (at and not user):
         hint = did_you_mean(name, [host.name for host in hosts])
         raise UsageError(f"{name!r} is no name of a host", hint=hint)
@@ -257,6 +262,13 @@ def _host(name: str, raw: object, file: TomlFile) -> HostSpec | list[Problem]:
     rate = values.get("sample_s")
     if isinstance(rate, float) and not 0.1 <= rate <= 5.0:
         problems.append(file.problem((*path, "sample_s"), f"must be from 0.1 to 5, not {rate:g}"))
+    wrong = text_problem(name)
+    if wrong is not None:
+        problems.append(file.problem(path, f"the name {wrong}"))
+    if problems:
+        return problems
+    spec = HostSpec(name=name, **cast("dict[str, Any]", values))
+    problems = [file.problem((*path, *key), text) for key, text in text_problems(spec)]
     if problems:
         return problems
     for key in _HOST_PATHS:

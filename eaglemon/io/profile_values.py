@@ -22,6 +22,7 @@ from eaglemon.core.profiles import (
 )
 from eaglemon.engines import ENGINES
 from eaglemon.errors import UsageError
+from eaglemon.io.text_values import text_problems
 from eaglemon.io.tomlfile import TomlFile
 from eaglemon.io.typed import field_hints, flag_from_text, from_text, typed_fields, words_for
 
@@ -187,6 +188,7 @@ def _range_problems(profile: Profile) -> Iterator[tuple[tuple[str, ...], str]]:
         value = getattr(profile.limits, field.name)
         if not (value > 0 and math.isfinite(value)):
             yield ("limits", field.name), "must be more than 0 seconds"
+    yield from text_problems(profile)
     yield from _stall_problems(profile)
     yield from _reach_problems(profile)
     for name, least in (("requests", 1), ("concurrency", 1), ("max_tokens", 1), ("warmup", 0)):

@@ -6,7 +6,7 @@ import shlex
 import tomllib
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -54,8 +54,10 @@ def typed_fields(
         try:
             values[key] = msgspec.convert(value, typing.cast("type[object]", hints[key]))
         except msgspec.ValidationError:
-            message = f"must be {words_for(hints[key])}, not {_shown(value)}"
-            problems.append(file.problem(here, message))
+            wrong = list(_wrong_parts(here, value, hints[key])) or [
+                (here, f"must be {words_for(hints[key])}, not {_shown(value)}")
+            ]
+            problems += [file.problem(where, message) for where, message in wrong]
     return values, problems
 
 
@@ -64,7 +66,7 @@ def from_text(text: str, hint: object) -> object:
     if is_optional(hint):
         if text.lower() == "none":
             return None
-        (hint,) = (part for part in typing.get_args(hint) if part is not type(None))
+        hint = _given(hint)
     if hint == tuple[int, ...]:
         return tuple(int(part) for part in text.replace(" ", "").strip("[]").split(",") if part)
     if hint == tuple[str, ...]:
@@ -93,8 +95,7 @@ def flag_from_text(text: str, present: FlagValue | None) -> FlagValue:
 
 def words_for(hint: object) -> str:
     """Return what a type is called in a message."""
-    if is_optional(hint):
-        (hint,) = (part for part in typing.get_args(hint) if part is not type(None))
+    hint = _given(hint)
     if dataclasses.is_dataclass(hint) or typing.get_origin(hint) in {dict, Mapping}:
         return "a table"
     return {
@@ -105,6 +106,38 @@ def words_for(hint: object) -> str:
         tuple[int, ...]: "a list of whole numbers",
         tuple[str, ...]: "a list of texts",
     }.get(typing.cast("type", hint), _union_words(hint))
+
+
+def _given(hint: object) -> object:
+    """Return the type of a value that is not ``None``."""
+    if not is_optional(hint):
+        return hint
+    (given,) = (part for part in typing.get_args(hint) if part is not type(None))
+    return typing.cast("object", given)
+
+
+def _wrong_parts(
+    here: tuple[str, ...], value: object, hint: object
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the key and fault of each wrong part of a table or list that is meant to be one."""
+    hint = _given(hint)
+    kind = typing.get_args(hint)
+    if isinstance(value, Mapping) and typing.get_origin(hint) in {dict, Mapping}:
+        for key, item in value.items():
+            if not _fits(item, kind[1]):
+                yield (*here, key), f"must be {words_for(kind[1])}, not {_shown(item)}"
+    elif isinstance(value, list) and typing.get_origin(hint) is tuple:
+        for number, item in enumerate(value, start=1):
+            if not _fits(item, kind[0]):
+                yield here, f"must be {words_for(hint)}; item {number} is {_shown(item)}"
+
+
+def _fits(value: object, hint: object) -> bool:
+    try:
+        msgspec.convert(value, typing.cast("type[object]", hint))
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _union_words(hint: object) -> str:

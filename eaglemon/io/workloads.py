@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from eaglemon.core.probe import Prompt
-from eaglemon.core.problems import did_you_mean
+from eaglemon.core.problems import Problem, Severity, did_you_mean
 from eaglemon.errors import ConfigError, UsageError
 from eaglemon.io.resources import data_folder
 
@@ -39,9 +39,35 @@ def load_workload(name_or_path: str) -> tuple[Prompt, ...]:
     path = Path(name_or_path).expanduser()
     if path.is_file():
         return _read(path, str(path))
-    if path.suffix or len(path.parts) > 1:
+    if _is_path(name_or_path):
         raise UsageError(f"workload {name_or_path}: no such file")
     raise UsageError(f"unknown workload {name_or_path!r}", hint=did_you_mean(name_or_path, names))
+
+
+def workload_problems(name_or_path: str) -> list[Problem]:
+    """Return what is wrong with the workload that a profile names for its probes.
+
+    A file is looked for from the folder that a probe is started in, so its lack is a warning.
+    """
+    try:
+        load_workload(name_or_path)
+    except (UsageError, ConfigError) as error:
+        file = isinstance(error, ConfigError) or _is_path(name_or_path)
+        return [
+            Problem(
+                where="probe.workload",
+                message=error.message,
+                hint=error.hint,
+                severity=Severity.WARNING if file else Severity.ERROR,
+                slug="workload-unknown",
+            )
+        ]
+    return []
+
+
+def _is_path(name: str) -> bool:
+    path = Path(name)
+    return bool(path.suffix) or len(path.parts) > 1
 
 
 def _random_prompts() -> tuple[Prompt, ...]:

@@ -54,7 +54,7 @@ def test_local_may_be_configured(tmp_path: Path) -> None:
         ("[hosts]\na = 3\n", ("hosts.toml:2: hosts.a", "table")),
         ("hosts = 3\n", ("hosts.toml:1: hosts", "table")),
         ("[hosts.a\n", ("hosts.toml:1", "not valid TOML")),
-        ("[hosts.a]\nenv = {A = 1}\n", ("hosts.toml:2: hosts.a.env", "table")),
+        ("[hosts.a]\nenv = {A = 1}\n", ("hosts.toml:2: hosts.a.env.A", "a text in quotes")),
     ],
 )
 def test_broken_hosts_name_line_key_and_fix(

@@ -173,7 +173,7 @@ def test_all_problems_at_once_and_the_nearest_flag() -> None:
         "flag-owned-by-profile",
     }
     unknown = next(p for p in problems if p.slug == "unknown-flag")
-    assert unknown.severity is Severity.WARNING
+    assert unknown.severity is Severity.ERROR
     assert "mem-fraction-static" in unknown.hint
 
 

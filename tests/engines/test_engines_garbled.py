@@ -65,7 +65,8 @@ def test_mutated_logs_are_read_to_their_end(log: Path, seed: int) -> None:
         (
             "sglang",
             (
-                b"[2026-01-01 00:00:00] Decode batch, #running-req: 1, #token: 9, token usage: 0.01, "
+                b"[2026-01-01 00:00:00] Decode batch, #running-req: 1, #token: 9, "
+                b"token usage: 0.01, "
                 b"accept len: 2.58.00, accept rate: 0.52, cuda graph: True, "
                 b"gen throughput (token/s): 120.00, #queue-req: 0\n"
             ),

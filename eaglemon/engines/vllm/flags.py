@@ -94,7 +94,7 @@ def proposed_tokens(speculation: Speculation) -> int | None:
 def vllm_problems(profile: Profile, version: str | None = None) -> list[Problem]:
     """Return what is wrong with a profile for this release of vLLM (``None``: not known)."""
     problems = common_problems(
-        profile, known=KNOWN_FLAGS | set(SPANS), owned=OWNED, tp_flags=_TP_FLAGS
+        profile, known=KNOWN_FLAGS | set(SPANS), owned=OWNED, tp_flags=_TP_FLAGS, loose=True
     )
     problems += number_problem(profile, "gpu-memory-utilization", 0.0, 1.0, low_open=True)
     problems += number_problem(profile, "max-num-seqs", 1, 1_000_000)
