@@ -11,7 +11,6 @@ from eaglemon.core.units import memory
 from eaglemon.core.views import LaunchPlan, ServerView
 from eaglemon.engines.base import Engine
 from eaglemon.engines.command import interpreter
-from eaglemon.io.workloads import workload_problems
 from eaglemon.errors import LaunchRefusedError
 from eaglemon.io.workloads import workload_problems
 
@@ -43,7 +42,6 @@ async def check_launch(
     )
     return [
         *engine.check(profile, answer.engine_version),
-        *workload_problems(profile.probe.workload),
         *workload_problems(profile.probe.workload),
         *_host_problems(plan, answer),
         *await draft_problems(host.link, profile),

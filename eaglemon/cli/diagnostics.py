@@ -27,8 +27,9 @@ def warn(text: str) -> None:
 
 
 def fail(text: str) -> None:
-    """Write the one line that says why the command failed."""
-    talk(f"eaglemon: {text}")
+    """Write why the command failed: one line, or one for each of several problems."""
+    for line in text.split("\n"):
+        talk(f"eaglemon: {line}")
 
 
 def list_problems(problems: Iterable[Problem]) -> None:

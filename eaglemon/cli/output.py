@@ -36,7 +36,7 @@ def write_document(command: str, content: Mapping[str, object]) -> None:
 
 
 def write_json_line(command: str, content: Mapping[str, object]) -> None:
-    """Write one document of an endless list, on a line of its own."""
+    """Write one document on a line of its own: of an endless list, or of an error."""
     _write(_json(_document(command, content)) + "\n")
 
 
