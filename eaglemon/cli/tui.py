@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import cast
@@ -20,7 +21,7 @@ from eaglemon.app.local_files import ConfigFiles
 from eaglemon.cli import diagnostics
 from eaglemon.cli.invocation import Invocation, host_option
 from eaglemon.core.hosts import HostQuestion, HostSpec
-from eaglemon.errors import EXIT_OK, EaglemonError, UsageError
+from eaglemon.errors import EXIT_FAILED, EXIT_OK, EaglemonError, UsageError
 from eaglemon.io.config import ProfileStore
 from eaglemon.io.paths import user_config_folder
 from eaglemon.io.resources import data_folder
@@ -82,8 +83,10 @@ def command(
     asked = invocation.hosts((*names, *hosts))
     with diagnostics.library_log():
         look = Look(theme=theme, ascii_only=ascii_only or not speaks_utf8(), recorded=recorded)
-        asyncio.run(show_console(asked, invocation.profiles(), look, invocation.profiles))
-    return EXIT_OK
+        profiles = invocation.profiles()
+        # Read again without warnings on stderr, which belongs to the picture then.
+        reload = partial(ProfileStore.load, config=invocation.config)
+        return asyncio.run(show_console(asked, profiles, look, reload))
 
 
 def has_terminal() -> bool:
@@ -105,8 +108,11 @@ async def show_console(
     profiles: ProfileStore,
     look: Look | None = None,
     reload: Reload | None = None,
-) -> None:
-    """Run the terminal console on ``hosts`` until it is left; servers keep running."""
+) -> int:
+    """Run the terminal console on ``hosts`` until it is left; servers keep running.
+
+    Returns the exit code: 1 where the console ended by a mistake of its own, told on screen.
+    """
     late = LateConsole(hosts, profiles)
     app = ConsoleApp(
         cast("Eaglemon", late),
@@ -127,6 +133,7 @@ async def show_console(
     finally:
         left.set()
         await opening
+    return EXIT_FAILED if app.return_code else EXIT_OK
 
 
 async def _open(

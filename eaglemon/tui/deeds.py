@@ -46,6 +46,7 @@ class Deeds:
         self.files = FileDeeds(app, console, files)
         self._console = console
         self._probes: dict[str, Worker[None]] = {}
+        self._told_of: str | None = None
 
     def probes(self, server_id: str) -> bool:
         """Tell whether a probe of this server, started here, is under way."""
@@ -210,8 +211,16 @@ class Deeds:
         self._app.push_screen(HelpScreen(self._app.scene()))
 
     def quit(self) -> None:
-        """Leave; servers keep running."""
-        self._app.exit()
+        """Leave; servers keep running, but those of an experiment end with it, so that asks."""
+        running = self.experiments.running()
+        if running is None or self._told_of == running:
+            self._app.exit()
+            return
+        self._told_of = running
+        self._app.say(
+            f"experiment {running} is under way: q again cancels it and stops its servers",
+            severity="warning",
+        )
 
     def _server(self) -> ServerView:
         server = self._app.scene().server

@@ -149,3 +149,13 @@ def test_figures_are_left_out_whole_never_clipped(width: int) -> None:
     assert len({line.cell_length for line in rows}) == 1
     failed = figures_table(names, FINDINGS, {1: "out of memory"}, width)
     assert "failed: out" in failed[2].plain or width == 30
+
+
+async def test_leaving_in_the_middle_of_an_experiment_asks_first() -> None:
+    fake = FakeExperiments(running())
+    async with opened(snapshots.FLEET, experiments=fake) as console:
+        await console.press("q")
+        assert not console.app._exit
+        assert "q again cancels it and stops its servers" in console.said[-1]
+        await console.pilot.press("q")
+        assert console.app._exit

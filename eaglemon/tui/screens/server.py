@@ -194,4 +194,8 @@ def _startup_title(server: ServerView) -> str:
         text += f" ─ {done} of {len(server.phases)} phases"
     if server.ready_at is not None:
         return f"{text} ─ took {units.duration(server.ready_at - server.launched_at)}"
-    return f"{text}, {units.duration(server.age_s)}"
+    text = f"{text}, {units.duration(server.age_s)}"
+    if server.ready_eta_s is not None and server.state.starting:
+        source = f" ({server.eta_source})" if server.eta_source else ""
+        text += f", {units.duration_range(*server.ready_eta_s)} left{source}"
+    return text

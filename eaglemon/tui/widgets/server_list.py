@@ -146,6 +146,9 @@ def _second_line(server: ServerView, width: int) -> Content | None:
     if not server.state.starting:
         return start if detail else None
     elapsed = Content.styled(units.duration(server.age_s).rjust(9), "$quiet")
+    if server.ready_eta_s is not None:
+        left_s = f"{units.duration_range(*server.ready_eta_s)} left"
+        elapsed = joined(elapsed, Content.styled(f", {left_s}", "$quiet"))
     progress = progress_of(server)
     if progress is None:
         end = elapsed
