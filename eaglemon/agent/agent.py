@@ -606,6 +606,18 @@ class Runs:
             run = self._runs.get(run_id)
             return run is None or run.settled
 
+    def living(self, known: List[str]) -> List[Json]:
+        """Return the records of the runs that have not ended, but for those that are known."""
+        with self._lock:
+            self.refresh(0.0)
+            return [
+                run.record
+                for run in self._runs.values()
+                if run.id not in known
+                and (run.members or not run.status.get("exit"))
+                and not run.record.get("spawn_error")
+            ]
+
     def has_begun(self, run_id: str) -> bool:
         """Tell whether the run's first process was started."""
         with self._lock:
@@ -794,7 +806,14 @@ def start_run(request: Json, runs: Runs, boot_id: str, source: bytes) -> Json:
     )
     try:
         os.makedirs(runs.root, mode=0o700, exist_ok=True)
-        os.mkdir(folder, 0o700)
+        with locked(os.path.join(os.path.dirname(runs.root), "launch.lock")):
+            refuse_taken(request, runs)
+            os.mkdir(folder, 0o700)
+            try:
+                write_json(os.path.join(folder, "run.json"), record)
+            except OSError:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
     except FileExistsError:
         raise RequestError("run-exists", "there is a run %s already" % run_id) from None
     except OSError as error:
@@ -803,9 +822,8 @@ def start_run(request: Json, runs: Runs, boot_id: str, source: bytes) -> Json:
             "cannot make %s: %s; make it writable or set XDG_STATE_HOME for this host"
             % (folder, error.strerror),
         ) from None
+    job = {"folder": folder, "record": record, "argv": argv, "env": request.get("env") or {}}
     try:
-        write_json(os.path.join(folder, "run.json"), record)
-        job = {"folder": folder, "record": record, "argv": argv, "env": request.get("env") or {}}
         helper = spawn_helper("eaglemon-supervisor", run_id, job, source)
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
@@ -820,6 +838,46 @@ def start_run(request: Json, runs: Runs, boot_id: str, source: bytes) -> Json:
     if report.get("error"):
         raise RequestError("spawn-failed", str(report["error"]))
     return {"record": report["record"]}
+
+
+@contextlib.contextmanager
+def locked(path: str, limit_s: float = 10.0) -> Iterator[None]:
+    """Hold the lock of a file; one that cannot be had in time (an agent hangs) is done without."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        until = time.monotonic() + limit_s
+        while time.monotonic() < until:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(0.02)
+            except OSError:
+                break  # a file system without locks
+        yield
+    finally:
+        os.close(handle)
+
+
+def refuse_taken(request: Json, runs: Runs) -> None:
+    """Refuse a start whose port or GPUs another console's run has just taken.
+
+    ``known_runs`` are those that the console's own check has judged; without it nothing is refused.
+    """
+    known = request.get("known_runs")
+    if not isinstance(known, list):
+        return
+    wanted = set(request.get("gpu_indexes") or [])
+    for record in runs.living(known):
+        shared = sorted(wanted.intersection(record.get("gpu_indexes") or []))
+        if record.get("port") is not None and record.get("port") == request.get("port"):
+            what, kind = "port %s" % record["port"], "port-in-use"
+        elif shared and not request.get("force"):
+            what, kind = "GPU %s" % ", ".join(map(str, shared)), "gpu-in-use"
+        else:
+            continue
+        text = "%s was just taken by %s, which was launched at the same time"
+        raise RequestError(kind, text % (what, record.get("id")))
 
 
 def supervise() -> None:

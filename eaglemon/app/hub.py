@@ -168,7 +168,7 @@ class Hub:
         host = self._hosts[plan.host]
         await self._host_up(host)
         keeper = self._new_keeper(host, plan.profile)
-        keeper.launch(plan, force=force)
+        keeper.launch(plan, force=force, known=[k.id for k in self._keepers.values() if k.record])
         self._keepers[keeper.id] = keeper
         while keeper.machine.state in {ServerState.PREFLIGHT, ServerState.SPAWNING}:
             await self._changes.beyond(self._changes.version, timeout_s=TICK_S)

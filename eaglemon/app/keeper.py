@@ -5,7 +5,7 @@ It owns no connection: it uses the host's link while there is one.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from datetime import datetime
 
@@ -84,12 +84,12 @@ class Keeper:
 
     # Ways in.
 
-    def launch(self, plan: LaunchPlan, *, force: bool) -> None:
-        """Start the server of ``plan``."""
+    def launch(self, plan: LaunchPlan, *, force: bool, known: Sequence[str] = ()) -> None:
+        """Start the server of ``plan``; ``known`` are the runs that its check judges."""
         self.plan = plan
         self._force = force
         wall = datetime.fromtimestamp(self._clock.wall()).astimezone()
-        self._request = request_of(plan, self.host.sample, wall)
+        self._request = request_of(plan, self.host.sample, wall, known=known, force=force)
         self.id = self._request.id
         self._tasks.start("history", self.past.recall())
         self.feed(events.LaunchAsked())
@@ -316,6 +316,7 @@ class Keeper:
             self.feed(events.LinkLost(reason=str(error)))
             return
         except EaglemonError as error:
+            self.refused = error
             self.feed(events.SpawnFailed(reason=str(error)))
             return
         self.record = record
@@ -360,8 +361,7 @@ class Keeper:
 
     def _follow_log(self) -> None:
         if self.record is not None and self.host.is_up and not self._tasks.running("log"):
-            reading = self.log.follow(self.host.link, self.id, lives=lambda: not self.state.ended)
-            self._tasks.start("log", reading)
+            self._tasks.start("log", self.log.follow(self.host.link, self.id, self.machine))
 
     def _heard(self, heard: list[LogEvent]) -> None:
         opened = any(

@@ -38,8 +38,15 @@ class RunNotes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Used bytes of every GPU of the host before the launch, by uuid."""
 
 
-def request_of(plan: LaunchPlan, sample: HostSample | None, now: datetime) -> RunRequest:
-    """Return the run to start for ``plan``."""
+def request_of(
+    plan: LaunchPlan,
+    sample: HostSample | None,
+    now: datetime,
+    *,
+    known: Sequence[str] | None = None,
+    force: bool = False,
+) -> RunRequest:
+    """Return the run to start for ``plan``; ``known`` are the runs that its check judges."""
     profile = plan.profile
     gpus = sample.gpus if sample is not None else ()
     chosen = tuple(gpu for gpu in gpus if profile.gpus is not None and gpu.index in profile.gpus)
@@ -72,6 +79,8 @@ def request_of(plan: LaunchPlan, sample: HostSample | None, now: datetime) -> Ru
         gpu_uuids=tuple(gpu.uuid for gpu in chosen),
         gpu_used_before_bytes=sum(before.get(gpu.uuid, 0) for gpu in chosen) if chosen else None,
         extra=msgspec.to_builtins(notes),
+        known_runs=None if known is None else tuple(known),
+        force=force,
     )
 
 

@@ -5,6 +5,7 @@ from contextlib import aclosing
 
 from eaglemon.app.meter import Meter
 from eaglemon.core.diagnosis import FaultFold
+from eaglemon.core.lifecycle import ServerMachine
 from eaglemon.core.logs import LogReader, LogRule
 from eaglemon.core.phases import (
     DecodeStats,
@@ -105,11 +106,11 @@ class ServerLog:
         self._after_the_past(lambda: self.track.fail(at))
 
     async def follow(
-        self, link: HostLink, run_id: str, *, lives: Callable[[], bool] | None = None
+        self, link: HostLink, run_id: str, machine: ServerMachine | None = None
     ) -> None:
         """Read from where we stopped until the run has ended or the link breaks.
 
-        A log that cannot be read is noted, and tried again while the server ``lives``.
+        A log that cannot be read is noted, and tried again until the ``machine`` has ended.
         """
         while not self.ended:
             try:
@@ -121,7 +122,7 @@ class ServerLog:
                 if error.kind not in UNREADABLE:
                     raise
                 self._note_trouble(str(error))
-                self.ended = lives is None or not lives()
+                self.ended = machine is None or machine.state.ended
                 self._heard([])
                 if not self.ended:
                     await self._clock.sleep(RETRY_S)

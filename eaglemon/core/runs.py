@@ -34,6 +34,11 @@ class RunRequest:
     """Used memory of these GPUs before the launch: what "the memory is back" is measured by."""
     extra: Mapping[str, object] = field(default_factory=dict)
     """Whatever the console wants back: speculation, limits, who launched it."""
+    known_runs: tuple[str, ...] | None = None
+    """Runs that the check of this launch knew. The host refuses it where another living one has
+    its port or GPUs: it was launched meanwhile, from another console. ``None``: no such check."""
+    force: bool = False
+    """Share GPUs all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,7 +116,8 @@ class AgentLink:
     async def start_run(self, request: RunRequest) -> RunRecord:
         """Start a server; returns once its process is known.
 
-        Raises ``AgentError`` of kind ``spawn-failed``, ``run-exists`` or ``state-not-writable``.
+        Raises ``AgentError`` of kind ``spawn-failed``, ``run-exists`` or ``state-not-writable``,
+        and ``port-in-use`` or ``gpu-in-use`` where another console was a moment earlier.
         After ``LinkLostError`` the run may exist: look for its id once the host is back.
         """
         return values.decode_record(

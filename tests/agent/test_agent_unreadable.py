@@ -12,6 +12,8 @@ import pytest
 
 from eaglemon.app.meter import Meter
 from eaglemon.app.server_log import ServerLog
+from eaglemon.core.lifecycle import ServerMachine
+from eaglemon.core.profiles import Limits
 from eaglemon.engines import engine_named
 from eaglemon.errors import EXIT_USAGE, AgentError
 from eaglemon.io.clock import SystemClock
@@ -148,7 +150,7 @@ async def test_the_console_notes_it_and_reads_on_once_it_is_back(state: Path) ->
         server_log.catch_up(
             launched_at=record.launched_at, age_s=1.0, history_bytes=4096, spawned=True
         )
-        reading = asyncio.create_task(server_log.follow(link, "one", lives=lambda: True))
+        reading = asyncio.create_task(server_log.follow(link, "one", ServerMachine(Limits())))
         try:
             await until(lambda: server_log.notes != [])
             assert "it is a folder; see its owner and mode" in server_log.notes[0]
@@ -169,7 +171,7 @@ async def test_an_ended_server_without_a_log_is_not_waited_for(state: Path) -> N
         Path(record.log_path).unlink()
         server_log = new_log()
         async with asyncio.timeout(10.0):
-            await server_log.follow(link, "one", lives=lambda: False)
+            await server_log.follow(link, "one")
         assert server_log.ended
         assert "is gone" in server_log.notes[0]
 
