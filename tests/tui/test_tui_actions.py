@@ -15,6 +15,7 @@ from eaglemon.tui.palette import ActionCommands
 from eaglemon.tui.scene import Scene
 from tests.tui import snapshots
 from tests.tui.console import opened
+from tests.tui.fake_experiments import FakeExperiments, running
 
 ABOUT_A_SERVER = ["stop", "kill", "restart", "probe", "open", "log", "copy", "decisive", "draft"]
 
@@ -45,13 +46,22 @@ WAYS = {
     "log": ("l",),
     "draft": ("o", "d"),
     "profiles": ("P",),
+    "experiment": ("b",),
+    "runs": ("u",),
 }
+
+
+def experiments_for(screen: str) -> FakeExperiments | None:
+    if screen == "experiment":
+        return FakeExperiments(running())
+    return FakeExperiments() if screen == "runs" else None
 
 
 @pytest.mark.parametrize("screen", WAYS)
 async def test_every_key_acts_or_says_why_not(screen: str) -> None:
     possible: list[Action] = []
-    async with opened(snapshots.FLEET, logs=(snapshots.LOG,)) as console:
+    fake = experiments_for(screen)
+    async with opened(snapshots.FLEET, logs=(snapshots.LOG,), experiments=fake) as console:
         await console.press(*WAYS[screen])
         assert console.app.scene().screen == screen
         for action in ACTIONS:
@@ -63,12 +73,14 @@ async def test_every_key_acts_or_says_why_not(screen: str) -> None:
             await console.press(action.keys[0])
             assert console.said[-1] == why_not
     for action in possible:
-        async with opened(snapshots.FLEET, logs=(snapshots.LOG,)) as console:
+        fake = experiments_for(screen)
+        async with opened(snapshots.FLEET, logs=(snapshots.LOG,), experiments=fake) as console:
             await console.press(*WAYS[screen])
             before = (console.text(), console.app.focused)
             await console.press(action.keys[-1])
             if action.id == "quit":
-                assert console.app._exit
+                # In the middle of an experiment it asks first.
+                assert console.app._exit or screen == "experiment"
             else:
                 assert (console.text(), console.app.focused) != before or console.said, action.id
 
