@@ -129,7 +129,7 @@ em_runs() {
       case $record in *"$boot"*)
         em_pids "$record"
         # An ended run is looked at again while its process group still has a member.
-        if [ -z "$ended" ] || kill -0 -- "-$leader" 2>/dev/null ||
+        if [ -z "$ended" ] || kill -0 "-$leader" 2>/dev/null ||
           { [ -n "$stopped" ] && [ "${stopped#*\"gone_at\":*[0-9]}" = "$stopped" ]; }
         then
           members=$(em_members "$leader" "$leader_ticks" "${folder}server.log" "$supervisor" |
@@ -151,11 +151,62 @@ em_runs() {
   done
 }
 
+# Holds the lock of launches. One whose shell died with it, or hangs, is broken.
+em_lock() {
+  lock=$state/launch.lock.d; tries=0
+  [ -w "$state" ] || return 0
+  while ! mkdir "$lock" 2>/dev/null; do
+    em_line "$lock/pid"
+    if [ "$tries" -ge 100 ] || { [ -n "$line" ] && [ ! -d "/proc/$line" ]; }; then
+      rm -rf "$lock"
+    fi
+    tries=$((tries + 1)); em_nap 0.1
+  done
+  printf '%s\n' "$$" > "$lock/pid"
+}
+
+em_unlock() { rm -rf "$lock"; }
+
+# Tells which living run, of those that are not among $known, has the port or a GPU of a launch.
+em_taken() {
+  em_line /proc/sys/kernel/random/boot_id; boot=$line
+  for other in "$state"/runs/*/; do
+    name=${other%/}; name=${name##*/}
+    case " $known " in *" $name "*) continue ;; esac
+    em_line "${other}run.json"; record=$line
+    case $record in *"$boot"*) ;; *) continue ;; esac
+    em_pids "$record"
+    if [ -n "$leader" ]; then kill -0 "-$leader" 2>/dev/null || continue
+    else [ -n "$supervisor" ] && [ -d "/proc/$supervisor" ] || continue
+    fi
+    kind=; shared=
+    case $record in
+      *'"port": '"$port,"*) kind=port-in-use; what="port $port" ;;
+      *'"gpu_indexes": ['*)
+        rest=${record#*\"gpu_indexes\": \[}; rest=" ${rest%%\]*},"
+        for one in $gpus; do
+          case $rest in *" $one,"*) shared="$shared${shared:+, }$one" ;; esac
+        done
+        [ -n "$shared" ] && [ -z "$force" ] && { kind=gpu-in-use; what="GPU $shared"; } ;;
+    esac
+    [ -n "$kind" ] || continue
+    printf '%s%s%s was just taken by %s, which was launched at the same time' \
+      "$kind" "$US" "$what" "$name"
+    return
+  done
+}
+
 # Starts the supervisor with the job of $job in its environment, where only this user can read it.
 em_start() {
   folder=$state/runs/$run_id
   mkdir -p "$state/runs" 2>/dev/null
+  em_lock
+  taken=; [ -z "$judged" ] || taken=$(em_taken)
+  if [ -n "$taken" ]; then
+    em_unlock; printf '%s%s' "$taken" "$GS"; return
+  fi
   if ! mkdir "$folder" 2>/dev/null; then
+    em_unlock
     [ -d "$folder" ] && { printf 'run-exists%s' "$GS"; return; }
     printf 'state-not-writable%s%s%s' "$US" "$folder" "$GS"; return
   fi
@@ -163,12 +214,15 @@ em_start() {
     eaglemon-supervisor </dev/null >/dev/null 2>&1 &
   tries=0
   while [ "$tries" -lt 100 ]; do
+    # From its record on, the next launch sees this one.
+    [ -z "$lock" ] || [ ! -f "$folder/run.json" ] || { em_unlock; lock=; }
     if [ -f "$folder/started" ]; then
       em_line "$folder/run.json"; rm -f "$folder/started"
       printf 'ok%s%s%s' "$US" "$line" "$GS"; return
     fi
     tries=$((tries + 1)); em_nap 0.1
   done
+  [ -z "$lock" ] || em_unlock
   printf 'spawn-failed%sthe supervisor did not answer%s' "$US" "$GS"
 }
 

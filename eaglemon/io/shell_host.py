@@ -172,7 +172,16 @@ class ShellLink:
     async def start_run(self, request: RunRequest) -> RunRecord:
         """Start a server; the kinds of ``AgentError`` are those of the agent."""
         job = supervisor_job(request, self._boot_id)
-        answer = await self._ask("em_start", run_id=request.id, job=job)
+        answer = await self._ask(
+            "em_start",
+            run_id=request.id,
+            job=job,
+            judged="" if request.known_runs is None else "yes",
+            known=" ".join(request.known_runs or ()),
+            port=request.port,
+            gpus=" ".join(map(str, request.gpu_indexes)),
+            force="yes" if request.force else "",
+        )
         _raise_for(answer, request.id)
         record = values.runs_of([answer[1] + values.US * 5], self._boot_id)
         if not record:
@@ -365,6 +374,8 @@ def _raise_for(answer: Sequence[str], run_id: str, host: str = "") -> None:
         "still-running": f"run {run_id} has not ended; stop it first",
         "state-not-writable": f"cannot make {answer[-1]}; make it writable or set XDG_STATE_HOME",
         "spawn-failed": answer[-1],
+        "port-in-use": answer[-1],
+        "gpu-in-use": answer[-1],
     }
     if kind in messages:
         raise AgentError(messages[kind], kind=kind)
