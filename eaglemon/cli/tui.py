@@ -123,15 +123,14 @@ async def show_console(
         theme_source=themes,
         read_only=is_read_only(),
     )
-    left = asyncio.Event()
     path = look.recorded if look else None
-    opening = asyncio.create_task(_open(late, app, profiles, left, path), name="services")
+    opening = asyncio.create_task(_open(late, app, profiles, path), name="services")
     # Services that cannot be opened end the console; their error is raised below.
     opening.add_done_callback(lambda _: app.exit())
     try:
         await app.run_async()
     finally:
-        left.set()
+        app.leaving.set()
         await opening
     return EXIT_FAILED if app.return_code else EXIT_OK
 
@@ -140,15 +139,14 @@ async def _open(
     late: LateConsole,
     app: ConsoleApp,
     profiles: ProfileStore,
-    left: asyncio.Event,
     path: Path | None,
 ) -> None:
     """Load and open the services behind the first picture, and close them once it was left."""
     drawn = asyncio.create_task(app.drawn.wait())
-    gone = asyncio.create_task(left.wait())
+    gone = asyncio.create_task(app.leaving.wait())
     await asyncio.wait({drawn, gone}, return_when=asyncio.FIRST_COMPLETED)
     drawn.cancel()
-    if left.is_set():
+    if app.leaving.is_set():
         return
     session = await asyncio.to_thread(importlib.import_module, "eaglemon.cli.session")
     shared = await asyncio.to_thread(importlib.import_module, "eaglemon.cli.experiment_session")

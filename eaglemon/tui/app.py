@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import tzinfo
 from typing import ClassVar, Literal
 
+from rich.console import RenderableType
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter
@@ -96,6 +97,8 @@ class ConsoleApp(App[None]):
         self._has_experiments = experiments is not None
         self.drawn = asyncio.Event()
         """Set once there was a picture."""
+        self.leaving = asyncio.Event()
+        """Set once somebody wants to leave: services may be closed while the screen is."""
         for own in self._own_themes:
             self.register_theme(own)
         wanted = theme or DEFAULT_THEME
@@ -108,6 +111,16 @@ class ConsoleApp(App[None]):
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Give every theme, Textual's own too, our semantic names."""
         return semantic_defaults(self.current_theme)
+
+    def exit(
+        self,
+        result: None = None,
+        return_code: int = 0,
+        message: RenderableType | None = None,
+    ) -> None:
+        """Leave, and say so before the screen is taken apart."""
+        self.leaving.set()
+        super().exit(result, return_code, message)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Add our own filter to Textual's (``NO_COLOR`` is one of those)."""
