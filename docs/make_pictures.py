@@ -1,7 +1,8 @@
 """Draws the pictures of the documentation from the console itself, on the simulated host.
 
 Run it from the root of a checkout: ``python docs/make_pictures.py``. It launches servers, probes
-one, lets one fail, and writes ``docs/console.svg``, ``docs/server.svg`` and ``docs/failed.svg``.
+one, lets one fail, and writes ``docs/console.svg``, ``docs/server.svg``,
+``docs/failed.svg`` and ``docs/host.svg``.
 """
 
 import asyncio
@@ -63,6 +64,8 @@ async def main() -> None:
             await draw("server")
             app.open_server(failed)
             await draw("failed")
+            app.open_host(spec.name)
+            await draw("host")
             await hub.wait(starting)
 
 
