@@ -23,6 +23,9 @@ class LocalTransport:
 
     async def connect(self) -> None:
         """Check that this machine can be a host."""
+        self._must_be_linux()
+
+    def _must_be_linux(self) -> None:
         if not sys.platform.startswith("linux"):
             raise HostError(
                 f"this machine ({sys.platform}) cannot be a host: hosts are Linux",
@@ -31,6 +34,7 @@ class LocalTransport:
 
     async def open_process(self, command: str) -> "LocalProcess":
         """Start ``command`` with ``sh``."""
+        self._must_be_linux()
         loop = asyncio.get_running_loop()
         try:
             transport, protocol = await loop.subprocess_exec(
@@ -48,6 +52,7 @@ class LocalTransport:
 
     async def open_stream(self, host: str, port: int) -> "LocalStream":
         """Connect to a TCP port of this machine's network."""
+        self._must_be_linux()
         try:
             reader, writer = await asyncio.open_connection(host, port)
         except OSError as error:
@@ -135,7 +140,7 @@ class LocalProcess:
                 await self._process.wait()
         if self._transport.get_returncode() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                _kill_group(self._process.pid)
         # Whoever inherited the pipes may keep them open: they are closed here, not waited for.
         self._transport.close()
         await self._process.wait()
@@ -150,6 +155,12 @@ class LocalProcess:
     async def _keep_stderr(self) -> None:
         while data := await self._stderr.read(4096):
             self._kept = (self._kept + data)[-STDERR_KEPT_BYTES:]
+
+
+def _kill_group(leader: int) -> None:
+    """End a session's processes; there are such groups on POSIX alone."""
+    if sys.platform != "win32":
+        os.killpg(leader, signal.SIGKILL)
 
 
 class LocalStream:

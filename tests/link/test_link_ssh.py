@@ -221,7 +221,7 @@ async def test_a_server_that_goes_silent_is_noticed(
 async def test_login_shells(tmp_path: Path, shell: str) -> None:
     program = shutil.which(shell)
     if program is None:
-        pytest.skip(f"{shell} is not installed here")
+        pytest.fail(f"{shell} is missing: install it, or use .ci/run")
     # What sshd does for an account with this shell.
     force = f'ForceCommand exec {program} -c "$SSH_ORIGINAL_COMMAND"'
     async with sshd(tmp_path / "sshd", extra=[force]) as server:

@@ -217,7 +217,7 @@ def test_every_login_shell_runs_the_same_command(shell: str, command: str) -> No
     import shutil
 
     if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed here")
+        pytest.fail(f"{shell} is missing: install it, or use .ci/run")
     expected = subprocess.run(["sh", "-c", command], capture_output=True, check=True)
     got = subprocess.run(
         [shell, "-c", quote_for_login_shell(command)], capture_output=True, check=True
