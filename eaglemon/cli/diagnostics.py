@@ -3,7 +3,7 @@
 import logging
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from eaglemon.core.problems import Problem
@@ -17,8 +17,11 @@ _logger = logging.getLogger("eaglemon")
 def talk(text: str) -> None:
     """Write one line of talk; control characters in it are shown, not obeyed."""
     encoding = sys.stderr.encoding or "utf-8"
-    sys.stderr.write(harmless(text).encode(encoding, errors="replace").decode(encoding) + "\n")
-    sys.stderr.flush()
+    line = harmless(text).encode(encoding, errors="replace").decode(encoding) + "\n"
+    # Where nothing can be said, the work goes on all the same.
+    with suppress(OSError):
+        sys.stderr.write(line)
+        sys.stderr.flush()
 
 
 def warn(text: str) -> None:

@@ -6,6 +6,7 @@ network nor the terminal console.
 
 import contextlib
 import difflib
+import errno
 import importlib
 import logging
 import os
@@ -179,12 +180,13 @@ def cli(ctx: click.Context) -> None:
 
 def main() -> None:
     """Run the command line of this process and exit."""
+    output.open_closed_streams()
     code = run(sys.argv[1:])
     # All is closed by now, and taking the interpreter apart takes longer than closing it all did.
     logging.shutdown()
-    with contextlib.suppress(OSError, ValueError):
-        sys.stdout.flush()
-        sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
     os._exit(code)
 
 
@@ -226,6 +228,9 @@ def _failure(arguments: Sequence[str], error: BaseException) -> int:
             return _failed(arguments, _click_words(error), EXIT_USAGE)
         case EaglemonError():
             return _failed(arguments, str(error), error.exit_code, error)
+        case OSError(errno=errno.ENOSPC | errno.EBADF, filename=None):
+            # The help is written by click itself.
+            return _failed(arguments, f"cannot write to stdout: {error.strerror}", EXIT_FAILED)
     first = str(error).partition("\n")[0]
     where = diagnostics.record_traceback(error)
     text = f"unexpected {type(error).__name__}: {first}; this is a mistake in eaglemon, {where}"
@@ -244,5 +249,6 @@ def _failed(
             "kind": type(error).__name__ if error else "",
             "exit_code": code,
         }
-        output.write_json_line(name, {"error": content})
+        with contextlib.suppress(output.OutputClosedError, output.OutputFailedError):
+            output.write_json_line(name, {"error": content})
     return code

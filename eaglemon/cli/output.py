@@ -10,6 +10,7 @@ from dataclasses import fields, is_dataclass
 
 from eaglemon.core.redact import MASK, is_secret, mask_argv, mask_env
 from eaglemon.core.terminal import harmless
+from eaglemon.errors import EaglemonError
 
 SCHEMA_VERSION = 1
 # JSON may have them as they are, but they move the cursor of a terminal all the same.
@@ -18,6 +19,22 @@ _LATE_CONTROLS = re.compile("[\x7f-\x9f\u2028\u2029]")
 
 class OutputClosedError(Exception):
     """The reader of stdout has gone (``eaglemon logs X | head``): nothing is left to do."""
+
+
+class OutputFailedError(EaglemonError):
+    """Stdout takes nothing: its disk is full, or it was closed by whoever called."""
+
+
+def open_closed_streams() -> None:
+    """Give standard streams that are closed (``>&-``) a file, lest a socket takes their number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is not None:
+            continue
+        # What is written to stdout fails then, and is told; stderr has nobody to tell.
+        flags = os.O_WRONLY if name == "stderr" else os.O_RDONLY
+        if os.open(os.devnull, flags) == number:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
 def write_lines(lines: Iterable[str]) -> None:
@@ -80,7 +97,9 @@ def _write(text: str) -> None:
     try:
         sys.stdout.write(safe)
         sys.stdout.flush()
-    except BrokenPipeError as error:
+    except OSError as error:
         # The interpreter flushes stdout once more at its end, which would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise OutputClosedError from error
+        if isinstance(error, BrokenPipeError):
+            raise OutputClosedError from error
+        raise OutputFailedError(f"cannot write to stdout: {error.strerror}") from error
