@@ -21,7 +21,7 @@ _LARGEST_RATIO = 4.0
 """Ends of the fixed scale of ratios: a quarter and four times as fast."""
 _Figure = Callable[[ArmFigures, Comparison | None], str]
 _OUTCOMES = {
-    "": "under way, or cut off with its console",
+    "": "under way, or cut off: eaglemon ab --resume goes on with it",
     "done": "done: all measurements were made",
     "narrow": "done early: every interval is narrow enough",
     "time-up": "ended: its time was up",
