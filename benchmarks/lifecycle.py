@@ -29,7 +29,7 @@ from eaglemon.sim.host import SimHost
 
 LIMIT_S = 120.0
 TARGET_S = 0.5
-MEMORY_TARGET_S = 1.0
+MEMORY_TARGET_S = 0.6
 """The driver itself is sampled, not asked to tell."""
 STARTS = (("sglang-eagle3", ""), ("vllm-eagle3", ""), ("vllm-eagle3", "no-log"))
 LOOK_S = 0.002

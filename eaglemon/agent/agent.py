@@ -476,6 +476,13 @@ class Run:
         stop = self.stop or {}
         return bool(stop.get("gone_at") or stop.get("left") or stop.get("error"))
 
+    def is_stopping(self) -> bool:
+        """Whether a stop is under way, and not overdue: a stopper may have been killed."""
+        if not self.stop or self.stop_done():
+            return False
+        due = float(self.stop.get("requested_at") or 0.0) + float(self.stop.get("grace_s") or 0.0)
+        return time.time() < due + Stopper.LEFT_AFTER_S
+
     def _look(self, now: float) -> None:
         """Read state, command line and use of every member; forget those that are gone."""
         self._slow_at = now
@@ -552,6 +559,8 @@ class Runs:
         self._settled_at = -60.0
         self._refreshed_at = -60.0
         self._helpers: List[subprocess.Popen[bytes]] = []
+        self.stopping = False
+        """Whether a run is being stopped."""
 
     def folder(self, run_id: object) -> str:
         """Return the folder of a run that exists."""
@@ -589,6 +598,7 @@ class Runs:
                     for pid, ticks in run.members.items():
                         owners[pid] = (ticks, run.id)
                 self.owners = owners
+                self.stopping = any(run.is_stopping() for run in self._runs.values())
                 self._refreshed_at = now
             return {run.id: run.version for run in self._runs.values()}
 
@@ -1492,7 +1502,7 @@ class Gpus:
             self.error = describe(error)
         self.busy_since = None
         self.ready.set()
-        due = opened = time.monotonic()
+        due = taken = opened = time.monotonic()
         while True:
             with self.changed:
                 while not self._watchers:
@@ -1500,11 +1510,13 @@ class Gpus:
                     due = time.monotonic()
                 interval_s = min(one[0] for one in self._watchers.values())
                 processes_interval_s = min(one[1] for one in self._watchers.values())
-            now = time.monotonic()
-            if now < due:
-                time.sleep(min(due - now, 0.5))
-                continue
-            due = max(due + interval_s, now)
+                now = time.monotonic()
+                # A watcher that asks for more does not wait for the round of the others.
+                due = min(due, taken + interval_s)
+                if now < due:
+                    self.changed.wait(min(due - now, 0.5))
+                    continue
+            due, taken = max(due + interval_s, now), now
             failing = self.error is not None or self._all_lost
             stuck = any(worker.busy_since is not None for worker in self._workers.values())
             if failing and not stuck and self._nvml is not None and now - opened > self.RETRY_S:
@@ -2445,8 +2457,9 @@ class Agent:
         processes_s = max(float(request.get("processes_interval_s", 2.0)), interval_s)
         self._in_thread(self._keep_owners, stream)
         gpus = self.gpus
+        # What was sampled before it was asked for is no answer: a stop waits for what is new.
+        sent_number, sent_at = gpus.number, -1e9
         gpus.watch(stream.number, interval_s, processes_s)
-        sent_number, sent_at = -1, -1e9
         try:
             while not stream.cancelled.is_set():
                 with gpus.changed:
@@ -2477,7 +2490,7 @@ class Agent:
         interval_s = min(max(float(request.get("interval_s", 0.2)), 0.05), 60.0)
         last: Optional[Dict[str, int]] = None
         while True:
-            versions = self.runs.refresh(interval_s / 2)
+            versions = self.runs.refresh(0.02 if self.runs.stopping else interval_s / 2)
             before = last or {}
             changed = [
                 self.runs.status(run_id, 60.0)
@@ -2489,7 +2502,8 @@ class Agent:
                 runs = [status for status in changed if status]
                 self.send({"id": stream.number, "item": {"runs": runs, "gone": gone}})
             last = versions
-            if stream.pause(interval_s):
+            # The end of a stop is waited for.
+            if stream.pause(min(interval_s, 0.05) if self.runs.stopping else interval_s):
                 return
 
     def _follow_log(self, request: Json, stream: Stream) -> None:
