@@ -38,6 +38,7 @@ test-engine: $(INSTALLED)
 
 snapshots: $(INSTALLED)
 	UPDATE_FRAMES=1 $(BIN)/pytest tests/tui
+	PYTHONPATH=. $(BIN)/python docs/make_reference.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
