@@ -339,6 +339,16 @@ async def test_a_driver_that_hangs_from_the_start_lets_the_agent_start(driver: D
         assert "has not answered" in str((await first(link)).driver_error)
 
 
+async def test_who_asks_for_more_is_answered_at_once_and_by_nothing_old(driver: Driver) -> None:
+    """A stop waits for the memory while the screen's own samples come seldom."""
+    async with driver.link() as link, aclosing(link.watch_gpus(interval_s=60.0)) as seldom:
+        await anext(seldom)
+        asked_at = time.time()
+        async with asyncio.timeout(10.0):
+            sample = await first(link)
+        assert sample.at >= asked_at
+
+
 async def test_processes_have_owner_command_and_memory(driver: Driver) -> None:
     sample = await driver.sample(FAKE_GPUS="2", FAKE_PID=str(os.getpid()))
     by_uuid = {process.gpu_uuid: process for process in sample.processes}

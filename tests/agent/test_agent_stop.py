@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,34 @@ async def test_a_run_that_obeys_is_gone_before_the_grace_ends(link: AgentLink, r
     assert stop.gone_at is not None
     assert stop.kill_sent_at is None
     assert stop.gone_at - stop.requested_at < 3.0
+
+
+async def test_a_stop_is_looked_at_often_only_while_it_goes_on(
+    link: AgentLink, state: Path, tmp_path: Path
+) -> None:
+    mark = tmp_path / "mark"
+    await started(link, mark, *server(worker_code(mark), then=DEAF + "\ntime.sleep(600)"))
+    seen = agent.Runs([str(state / "eaglemon" / "runs")], agent.read_boot_id())
+
+    def stopping() -> bool:
+        seen.refresh(0.0)
+        return seen.stopping
+
+    assert not stopping()
+    await link.stop_run("one", grace_s=60.0)
+    assert stopping()
+    await link.stop_run("one", grace_s=0.0)
+    await until(lambda: not stopping())
+    account = state / "eaglemon" / "runs" / "one" / "stop.json"
+    assert json.loads(account.read_text())["gone_at"]
+
+
+def test_a_stop_whose_stopper_died_is_not_looked_at_for_ever(tmp_path: Path) -> None:
+    run = agent.Run("one", str(tmp_path))
+    run.stop = {"requested_at": time.time(), "grace_s": 1.0}
+    assert run.is_stopping()
+    run.stop["requested_at"] -= 60.0
+    assert not run.is_stopping()
 
 
 async def test_a_worker_in_its_own_session_is_found(
