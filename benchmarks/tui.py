@@ -3,8 +3,8 @@
     python benchmarks/tui.py --rig RIG --peers VENV/bin --eaglemon .venv/bin/eaglemon [-o table.md]
 
 ``RIG`` is a built copy of the measuring rig (``lib/libnvidia-ml.so.1``, ``bin/``,
-``fake_engine.py``, ``hang.py``, ``first.py``, ``ptybench.py``, ``quit.py``); ``VENV`` has psutil and
-the monitors from PyPI. Each figure is of the whole process tree, agent included; a monitor that is
+``fake_engine.py``, ``hang.py``, ``first.py``, ``ptybench.py``, ``quit.py``); ``VENV`` has psutil
+and the monitors from PyPI. Each figure is of the whole process tree, agent included; a monitor that is
 not installed is left out and said so. First data is the median of five starts, files cached.
 """
 
