@@ -204,3 +204,24 @@ def test_health_verdicts() -> None:
     assert ENGINES["sglang"].health_verdict(503) is HealthVerdict.STARTING
     assert ENGINES["vllm"].health_verdict(503) is HealthVerdict.BAD
     assert {engine.health_verdict(200) for engine in ENGINES.values()} == {HealthVerdict.OK}
+
+
+@pytest.mark.parametrize(
+    ("engine", "flag", "severity"),
+    [
+        ("sglang", "tp-sise", Severity.ERROR),
+        ("sglang", "mem_fraction_static", Severity.ERROR),
+        ("sglang", "no-such-thing-at-all", Severity.WARNING),
+        ("vllm", "max-model-lne", Severity.ERROR),
+        ("vllm", "max_model_len", None),
+        ("vllm", "compilation-config.mode", None),
+        ("vllm", "no-such-thing-at-all", Severity.WARNING),
+    ],
+)
+def test_a_flag_that_is_nearly_known_is_an_error(
+    engine: str, flag: str, severity: Severity | None
+) -> None:
+    problems = ENGINES[engine].check(_profile(engine, flags={flag: 3}))
+    found = [problem for problem in problems if problem.slug == "unknown-flag"]
+    assert [problem.severity for problem in found] == ([] if severity is None else [severity])
+    assert all("did you mean" in one.hint for one in found if one.severity is Severity.ERROR)
