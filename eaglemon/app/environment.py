@@ -3,6 +3,7 @@
 import json
 from contextlib import aclosing
 
+from eaglemon.app.identity import first_lines
 from eaglemon.app.keeper import Keeper
 from eaglemon.app.server_view import server_view
 from eaglemon.core.experiment_records import Environment
@@ -10,8 +11,6 @@ from eaglemon.engines.command import interpreter
 from eaglemon.errors import AgentError, EaglemonError
 from eaglemon.io.http import HttpLimits
 
-_FIRST_BYTES = 256 * 1024
-"""Engines tell their configuration early in the log."""
 _LIMIT_S = 20.0
 
 RELEASE_PROGRAM = b"""
@@ -102,15 +101,8 @@ async def _info(keeper: Keeper, notes: list[str]) -> object:
 
 
 async def _first_lines(keeper: Keeper, notes: list[str]) -> list[str]:
-    link, data = keeper.host.link, bytearray()
     try:
-        wanted = min(await link.log_tail(keeper.id, lines=0), _FIRST_BYTES)
-        if wanted > 0:
-            async with aclosing(link.follow_log(keeper.id, offset=0)) as chunks:
-                async for chunk in chunks:
-                    data += chunk.data
-                    if len(data) >= wanted or chunk.ended:
-                        break
+        return await first_lines(keeper.host.link, keeper.id)
     except EaglemonError as error:
         notes.append(f"its log: {error.message}")
-    return data[:_FIRST_BYTES].decode("utf-8", "replace").splitlines()
+        return []

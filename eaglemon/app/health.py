@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eaglemon.core.profiles import Limits
@@ -41,18 +42,18 @@ async def ask_health(
     return engine.health_verdict(answer.status), answer.status, ""
 
 
-async def ask_model(http: HttpClient, engine: Engine, limits: Limits) -> str | None:
-    """Return the name the server gives its model, ``None`` when it does not say."""
+async def ask_model(http: HttpClient, engine: Engine, limits: Limits) -> Mapping[str, object]:
+    """Return what the server says of its (first) model; empty when it does not say."""
     answer = await http.request(
         "GET", engine.endpoints.models, limits=HttpLimits(read_s=limits.health_total_s)
     )
     if answer.status != 200:
-        return None
+        return {}
     try:
-        name = json.loads(answer.body)["data"][0]["id"]
+        card = json.loads(answer.body)["data"][0]
     except (ValueError, LookupError, TypeError):
-        return None
-    return name if isinstance(name, str) else None
+        return {}
+    return card if isinstance(card, dict) else {}
 
 
 async def ask_token(http: HttpClient, engine: Engine, model: str, *, limit_s: float) -> None:
@@ -71,7 +72,7 @@ class Listener:
     """Who answers on a server's port; by default not known."""
 
     ours: bool = False
-    """A process of the run was seen to listen."""
+    """A process of the run was seen to listen, and no other beside it."""
     stranger: str | None = None
     """Who listens in its place, in words."""
 
@@ -83,10 +84,11 @@ async def listener_on(link: HostLink, port: int, pids: frozenset[int]) -> Listen
     process cannot be seen (another user's, another container's) proves nothing either way.
     """
     listeners = (await link.check_host(port=port)).listeners
-    if any(one.pid in pids for one in listeners if one.pid is not None):
+    mine = [one.pid in pids for one in listeners if one.pid is not None]
+    if mine and all(mine) and len(mine) == len(listeners):
         return Listener(ours=True)
-    if not listeners or any(one.pid is None for one in listeners):
-        return Listener()
+    if any(mine) or len(mine) < len(listeners) or not listeners:
+        return Listener()  # On another address of the same port, or not to be seen.
     other = listeners[0]
     command = f" ({other.command[:_SHOWN_COMMAND]})" if other.command else ""
     return Listener(

@@ -5,12 +5,14 @@ from typing import Protocol
 
 from eaglemon.app.health import Listener, ask_health, ask_model, ask_token, listener_on
 from eaglemon.app.host import Host
+from eaglemon.app.identity import who_else
 from eaglemon.app.meter import Meter
 from eaglemon.app.seen import Seen
 from eaglemon.app.server_log import ServerLog
 from eaglemon.core import lifecycle_events as events
 from eaglemon.core.phases import Phase
 from eaglemon.core.profiles import Profile
+from eaglemon.core.runs import RunRecord
 from eaglemon.core.views import HealthVerdict, HealthView, ServerState
 from eaglemon.engines.base import Engine
 from eaglemon.errors import EaglemonError, HostError
@@ -33,6 +35,7 @@ class Watched(Protocol):
     meter: Meter
     log: ServerLog
     model_name: str
+    record: RunRecord | None
 
     @property
     def pids(self) -> frozenset[int]:
@@ -114,14 +117,14 @@ class HealthWatch:
         server = self._server
         limits = server.profile.limits
         try:
-            name = await ask_model(server.http(), server.engine, limits)
-            wanted = server.profile.served_name or server.profile.model
-            if name is not None and name != wanted and not self._answered_by.ours:
+            card = await ask_model(server.http(), server.engine, limits)
+            if not self._answered_by.ours:
                 # Nobody can see whose process listens, so what it says of itself decides.
-                reason = f"port {server.profile.port} is answered by a server of {name}"
-                server.feed(events.TokenFailed(reason=f"{reason}, not of {wanted}"))
-                return
-            server.model_name = name or server.model_name
+                reason = await who_else(server, card)
+                if reason is not None:
+                    server.feed(events.TokenFailed(reason=reason))
+                    return
+            server.model_name = str(card.get("id") or server.model_name)
             await ask_token(
                 server.http(), server.engine, server.model_name, limit_s=limits.first_token_s
             )

@@ -181,6 +181,17 @@ class Engine(Protocol):
         """
         ...
 
+    def unlike(
+        self, profile: Profile, card: Mapping[str, object], info: object, log: Iterable[str]
+    ) -> list[str]:
+        """Return what a server tells of itself that does not fit, in words.
+
+        ``profile`` is what the run's command line amounts to, ``card`` the server's first model,
+        ``info`` the answer of ``endpoints.info`` and ``log`` the first lines of the run's own log.
+        What is not told is no difference.
+        """
+        ...
+
     def recognises(self, argv: tuple[str, ...]) -> bool:
         """Tell whether a process with this command line is a server of this engine."""
         ...

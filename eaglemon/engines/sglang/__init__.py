@@ -1,6 +1,6 @@
 """SGLang, releases 0.5.16 to 0.5.23; its log lines also in older ones."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from eaglemon.core.logs import LogRule
@@ -27,7 +27,7 @@ from eaglemon.engines.command import (
 from eaglemon.engines.importing import common_fields, read_command, speculation_of
 from eaglemon.engines.sglang.flags import OWNED, sglang_problems
 from eaglemon.engines.sglang.log_rules import LOG_RULES
-from eaglemon.engines.sglang.resolved import resolved_arguments
+from eaglemon.engines.sglang.resolved import resolved_arguments, unlike
 from eaglemon.engines.sglang.wire import SglangDecoder, generate_call, read_gauges
 
 
@@ -132,6 +132,13 @@ class SglangEngine:
         """Return the arguments as ``/server_info`` tells them."""
         del log
         return resolved_arguments(info)
+
+    def unlike(
+        self, profile: Profile, card: Mapping[str, object], info: object, log: Iterable[str]
+    ) -> list[str]:
+        """Compare the command line with ``/server_info``."""
+        del card, log
+        return unlike(profile, resolved_arguments(info))
 
     def recognises(self, argv: tuple[str, ...]) -> bool:
         """Tell whether this is the command line of an SGLang server."""

@@ -28,7 +28,7 @@ from eaglemon.engines.command import (
 from eaglemon.engines.importing import common_fields, read_command, speculation_of
 from eaglemon.engines.vllm.flags import OWNED, speculative_config, vllm_problems
 from eaglemon.engines.vllm.log_rules import LOG_RULES
-from eaglemon.engines.vllm.resolved import resolved_arguments
+from eaglemon.engines.vllm.resolved import resolved_arguments, unlike
 from eaglemon.engines.vllm.wire import VllmDecoder, generate_call, read_gauges
 
 _IN_PROFILE = frozenset({"method", "model", "num_speculative_tokens"})
@@ -129,6 +129,13 @@ class VllmEngine:
         """Return the arguments as the log tells them."""
         del info
         return resolved_arguments(log)
+
+    def unlike(
+        self, profile: Profile, card: Mapping[str, object], info: object, log: Iterable[str]
+    ) -> list[str]:
+        """Compare the command line and the run's log with the server's model."""
+        del info
+        return unlike(profile, card, resolved_arguments(log))
 
     def recognises(self, argv: tuple[str, ...]) -> bool:
         """Tell whether this is the command line of a vLLM server."""

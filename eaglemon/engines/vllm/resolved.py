@@ -5,9 +5,11 @@ is always there.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
+from eaglemon.core.profiles import Profile
 from eaglemon.core.redact import is_secret
+from eaglemon.engines.likeness import comparable, differing
 
 _CONFIG = re.compile(
     r"Initializing a V1 LLM engine \(v(?P<version>[^)]+)\) with config: (?P<rest>.*)"
@@ -49,6 +51,23 @@ def resolved_arguments(lines: Iterable[str]) -> dict[str, str]:
         # Told only when the engine lowers it, as it does for speculation.
         found.setdefault("max_num_scheduled_tokens", "none")
     return {name: value for name, value in found.items() if not is_secret(name)}
+
+
+def unlike(profile: Profile, card: Mapping[str, object], ours: Mapping[str, str]) -> list[str]:
+    """Return what a server says of its model (``card``) that is not as the run's, in words.
+
+    ``ours`` is what the run's log tells. A vLLM server names neither its draft nor its seed.
+    """
+    length = ours.get("max_seq_len")
+    given = profile.flags.get("max-model-len")
+    if length is None and isinstance(given, int) and given > 0:
+        length = str(given)
+    return differing(
+        (
+            ("model", *comparable(profile.model, card.get("root"))),
+            ("longest context", length, card.get("max_model_len")),
+        )
+    )
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
