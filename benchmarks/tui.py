@@ -4,8 +4,8 @@
 
 ``RIG`` is a built copy of the measuring rig (``lib/libnvidia-ml.so.1``, ``bin/``,
 ``fake_engine.py``, ``hang.py``, ``first.py``, ``ptybench.py``, ``quit.py``); ``VENV`` has psutil
-and the monitors from PyPI. Each figure is of the whole process tree, agent included; a monitor that is
-not installed is left out and said so. First data is the median of five starts, files cached.
+and the monitors from PyPI. Each figure is of the whole process tree, agent included; a monitor
+that is not installed is left out and said so. First data is the median of five starts.
 """
 
 import argparse
