@@ -494,7 +494,15 @@ class Run:
                 continue
             command = read_command(pid) or "[%s]" % proc.name
             processes.append(
-                {"pid": pid, "start_ticks": ticks, "command": command, "state": proc.state}
+                {
+                    "pid": pid,
+                    "start_ticks": ticks,
+                    "command": command,
+                    "state": proc.state,
+                    "parent": proc.parent,
+                    "user": read_owner(pid),
+                    "container": read_container(pid),
+                }
             )
             self._cpu[proc.key] = proc.cpu_ticks
             self._note_reads(proc.key)

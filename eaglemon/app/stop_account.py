@@ -61,7 +61,9 @@ def _signals(keeper: Keeper, stop: RunStop) -> list[str]:
     if stop.left:
         steps.append("survived KILL: " + ", ".join(str(pid) for pid in stop.left))
         known = keeper.status.processes if keeper.status else ()
-        steps += [process_holds(one) for one in known if one.pid in stop.left]
+        steps += [
+            process_holds(one, user=keeper.host.user) for one in known if one.pid in stop.left
+        ]
     if stop.error:
         steps.append(stop.error)
     return steps

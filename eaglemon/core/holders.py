@@ -9,14 +9,25 @@ from eaglemon.core.units import memory
 _IN_KERNEL = "waits inside the kernel or the driver (state D): only that can let it go"
 
 
-def process_holds(process: RunProcess, *, parent: int | None = None) -> str:
-    """Say why a process that got KILL is still there, and what would help."""
+def process_holds(process: RunProcess, *, user: str | None = None) -> str:
+    """Say why a process that got KILL is still there, and what would help.
+
+    ``user`` is who eaglemon is on the host.
+    """
     who = f"PID {process.pid} ({process.command[:40]})"
+    if process.container is not None:
+        who += f" in container {process.container}"
     if process.state == "D":
         return f"{who} {_IN_KERNEL}; see dmesg, and nvidia-smi --gpu-reset once it is gone"
     if process.state == "Z":
-        above = f"kill {parent}" if parent else "end its parent"
-        return f"{who} is dead, and its parent does not take note (zombie); {above}"
+        parent = process.parent
+        above = f"its parent, PID {parent}," if parent else "its parent"
+        helps = f"kill {parent}" if parent and parent > 1 else "end its parent"
+        return f"{who} is dead, and {above} does not take note (zombie); {helps}"
+    if process.container is not None:
+        return f"{who} survived KILL; docker kill {process.container}"
+    if process.user is not None and user is not None and process.user != user:
+        return f"{who} is of {process.user} and was not ended; sudo kill -9 {process.pid}"
     return f"{who} survived KILL: it may be another user's; sudo kill -9 {process.pid}"
 
 

@@ -121,6 +121,10 @@ class RunProcess:
     command: str
     state: str
     """The letter of ``/proc/<pid>/stat``: R, S, D, Z, T."""
+    parent: int | None = None
+    user: str | None = None
+    container: str | None = None
+    """Short id of the container that it runs in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

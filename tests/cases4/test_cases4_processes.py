@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import getpass
 import importlib.resources
 import os
 import signal
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from eaglemon.core.holders import process_holds
 from eaglemon.core.runs import RunStatus
 from eaglemon.io.agent_link import AgentLink
 from tests.agent.conftest import link, runs, state  # noqa: F401 -- fixtures
@@ -125,6 +127,44 @@ async def test_what_docker_exec_started_is_ended_although_it_is_no_child(
     finally:
         daemon.kill()
         await asyncio.to_thread(daemon.wait, LIMIT_S)
+
+
+async def test_a_dead_process_and_one_in_the_kernel_are_told_with_their_parent(
+    link: AgentLink,  # noqa: F811
+    runs: Runs,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    # The first thread ends and another stays: a zombie that still holds what it has.
+    half_dead = (
+        "import ctypes, os, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "ctypes.CDLL(None).syscall({'x86_64': 60}.get(os.uname().machine, 93), 0)  # SYS_exit\n"
+    )
+    # Who waits for vfork() waits in state D.
+    source = tmp_path / "waits.c"
+    source.write_text(
+        "#include <unistd.h>\nint main(void) { if (!vfork()) { sleep(600); _exit(0); } }\n"
+    )
+    waits = str(tmp_path / "waits")
+    subprocess.run(["gcc", "-o", waits, str(source)], check=True)
+    code = (
+        "import subprocess, sys, time\n"
+        f"subprocess.Popen([sys.executable, '-c', {half_dead!r}])\n"
+        f"subprocess.Popen([{waits!r}])\n"
+        "time.sleep(600)"
+    )
+    record = await link.start_run(request("one", *python(code)))
+    status = await runs.until(
+        "one", lambda run: {process.state for process in run.processes} >= {"Z", "D"}
+    )
+    for letter, words in (("Z", f"kill {record.pid}"), ("D", "state D")):
+        one = next(p for p in status.processes if p.state == letter)
+        assert (one.parent, one.user) == (record.pid, getpass.getuser())
+        assert words in process_holds(one, user=getpass.getuser())
+    await link.stop_run("one", grace_s=0.2)
+    stop = (await runs.until("one", is_done)).stop
+    assert stop is not None
+    assert stop.left == ()
 
 
 async def tell(link: AgentLink, job: dict[str, Any]) -> list[dict[str, Any]]:  # noqa: F811

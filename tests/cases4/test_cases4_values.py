@@ -151,6 +151,21 @@ def test_what_survived_kill_is_named_with_what_helps(state: str, word: str) -> N
     assert "PID 7" in process_holds(process)
 
 
+def test_what_survived_kill_is_told_with_parent_owner_and_container() -> None:
+    process = RunProcess(pid=7, start_ticks=1, command="python3 -m x", state="Z", parent=3)
+    told = process_holds(process, user="me")
+    assert "its parent, PID 3, does not take note (zombie); kill 3" in told
+    # Nobody ends the first process of a host.
+    assert process_holds(replace(process, parent=1)).endswith("; end its parent")
+    theirs = replace(process, state="S", user="eve")
+    assert process_holds(theirs, user="me").endswith("is of eve and was not ended; sudo kill -9 7")
+    assert "survived KILL: it may be" in process_holds(theirs, user="eve")
+    boxed = replace(theirs, container="0123456789ab")
+    assert process_holds(boxed, user="me").endswith(
+        "in container 0123456789ab survived KILL; docker kill 0123456789ab"
+    )
+
+
 def test_what_holds_memory_is_named_with_the_command_that_helps() -> None:
     holders = [
         GpuProcess(gpu_uuid="G", pid=1, memory_bytes=GIB, user="me"),
