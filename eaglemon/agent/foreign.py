@@ -3,14 +3,16 @@
 Python 3.8, standard library. ``EAGLEMON_INPUT`` is JSON: ``{"do": "find", "words": [...]}`` prints
 each process of which an argument contains one of the words, with all that belong to it;
 ``{"do": "stop", "pid", "start_ticks", "grace_s"}`` ends such a process with all that belong to it
-and prints each step. A process is known by pid and start ticks, checked before each signal.
+and prints each step. A process is known by pid and start ticks, checked before each signal. The
+ending is done by a detached process: once begun it is carried through, whether the link holds or
+not.
 """
 
+import contextlib
 import json
 import os
 import pwd
 import signal
-import sys
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
@@ -24,9 +26,9 @@ _SHELLS = frozenset(["sh", "bash", "dash", "zsh", "fish"])
 
 
 def tell(**values: Any) -> None:
-    """Print one JSON object."""
-    sys.stdout.write(json.dumps(values) + "\n")
-    sys.stdout.flush()
+    """Print one JSON object; nobody may be left who reads it."""
+    with contextlib.suppress(OSError):
+        os.write(1, json.dumps(values).encode() + b"\n")
 
 
 def read_process(pid: int) -> Optional[Json]:
@@ -175,6 +177,33 @@ def send(process: Json, number: int) -> str:
     return ""
 
 
+def stop_detached(job: Json) -> None:
+    """Have a process of its own session end the server, and pass on what it tells.
+
+    This program is killed with the link; the other one is not, and leaves nothing half done.
+    """
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        try:
+            os.setsid()
+            if os.fork() == 0:
+                nothing = os.open(os.devnull, os.O_RDWR)
+                for number, target in ((nothing, 0), (writer, 1), (nothing, 2)):
+                    os.dup2(number, target)
+                os.close(reader)
+                os.close(writer)
+                stop(job)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    os.wait()
+    while True:
+        data = os.read(reader, 1 << 16)
+        if not data:
+            return
+        os.write(1, data)
+
+
 def stop(job: Json) -> None:
     """End one process with all that belong to it: TERM, grace, KILL."""
     processes = list_processes()
@@ -215,4 +244,4 @@ def wait(leader: Json, known: Dict[Key, Json], limit_s: float) -> List[Json]:
 
 if "EAGLEMON_INPUT" in globals():
     task = json.loads(globals()["EAGLEMON_INPUT"])
-    {"find": find, "stop": stop}[task["do"]](task)
+    {"find": find, "stop": stop_detached}[task["do"]](task)

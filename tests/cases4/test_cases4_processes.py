@@ -18,9 +18,11 @@ import pytest
 
 from eaglemon.core.holders import process_holds
 from eaglemon.core.runs import RunStatus
+from eaglemon.errors import LinkLostError
 from eaglemon.io.agent_link import AgentLink
+from eaglemon.io.local import LocalTransport
 from tests.agent.conftest import link, runs, state  # noqa: F401 -- fixtures
-from tests.agent.driver import Runs, is_alive, python, request, until
+from tests.agent.driver import Runs, is_alive, linked, python, request, until
 
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
 LIMIT_S = 15.0
@@ -168,8 +170,11 @@ async def test_a_dead_process_and_one_in_the_kernel_are_told_with_their_parent(
 
 
 async def tell(link: AgentLink, job: dict[str, Any]) -> list[dict[str, Any]]:  # noqa: F811
-    source = importlib.resources.files("eaglemon.agent").joinpath("foreign.py").read_bytes()
-    return [dict(item) async for item in link.run_program(source, input=job)]
+    return [dict(item) async for item in link.run_program(_program(), input=job)]
+
+
+def _program() -> bytes:
+    return importlib.resources.files("eaglemon.agent").joinpath("foreign.py").read_bytes()
 
 
 @pytest.fixture
@@ -220,6 +225,36 @@ async def test_a_pid_that_is_another_process_by_now_is_not_signalled(
     assert [step["count"] for step in steps[:2]] == [2, 1]
     await waiting
     assert not any(is_alive(pid) for pid in found["members"])
+
+
+@pytest.mark.parametrize("how", ["closed", "agent killed"])
+async def test_a_link_that_drops_leaves_no_foreign_stop_half_done(
+    how: str,
+    by_hand: subprocess.Popen[bytes],
+    state: Path,  # noqa: F811
+) -> None:
+    async with linked(LocalTransport(), state) as one, asyncio.timeout(LIMIT_S):
+        (found,) = await tell(one, {"do": "find", "words": ["unmistakable-word"]})
+        job = {key: found[key] for key in ("pid", "start_ticks")}
+        items = one.run_program(_program(), input={"do": "stop", "grace_s": 1.0, **job})
+        assert (await anext(items))["step"] == "term"
+        # Between TERM and KILL: the worker is deaf to the one and must not outlive the other.
+        if how == "closed":
+            await one.close()
+        else:
+            os.kill(await _agent_of(one), signal.SIGKILL)
+        with pytest.raises(LinkLostError):
+            await anext(items)
+    assert any(is_alive(pid) for pid in found["members"])
+    waiting = asyncio.create_task(asyncio.to_thread(by_hand.wait, LIMIT_S))
+    await until(lambda: not any(is_alive(pid) for pid in found["members"]))
+    await waiting
+
+
+async def _agent_of(link: AgentLink) -> int:  # noqa: F811
+    source = b"import json, os; print(json.dumps({'agent': os.getppid()}))"
+    items = [item async for item in link.run_program(source)]
+    return int(str(items[0]["agent"]))
 
 
 def test_the_program_parses_as_an_old_python() -> None:
