@@ -91,7 +91,14 @@ def diagnose_command(
     captures = () if shape is None else rules.captures(config, shape, version)
     offline = Examination(checks=(), search=None)
     if hidden is not None:
-        offline = examination(draft_folder, target_folder, hidden, python=python, **options)
+        offline = examination(
+            draft_folder,
+            target_folder,
+            hidden,
+            invocation=invocation,
+            python=python,
+            **options,
+        )
     slots = offline.search.slots if offline.search else None
     change = None if slots is None or shape is None else rules.wire(config, slots, shape, version)
     words = ["eaglemon", "draft", "set-layers", str(draft_folder), "--engine", profile.engine]

@@ -165,6 +165,21 @@ class Examination:
     checks: tuple[CheckView, ...]
     """The wirings asked for, or the configured ones; the best one first where it was searched."""
     search: SearchView | None
+    configured: tuple[tuple[int, ...], ...] = ()
+    """What the known engines capture for the draft's configuration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairView:
+    """A repair as a person is shown it, carried out or not."""
+
+    folder: str
+    title: str
+    difference: tuple[str, ...] = ()
+    """Empty where nothing would change."""
+    warnings: tuple[str, ...] = ()
+    backups: tuple[str, ...] = ()
+    """Names of the old files; empty where nothing was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,10 @@
 """Runs tasks of the draft doctor in another Python, such as the one that serves the engine.
 
 The code goes along as a zip of the packages that it needs, which Python imports as it stands:
-nothing is installed there.
+nothing is installed there. On this machine that Python is a child; on a host the agent runs it.
 """
 
+import base64
 import io
 import json
 import subprocess
@@ -16,9 +17,32 @@ from typing import Any
 import msgspec
 
 import eaglemon
-from eaglemon.core.draft_views import Captured, Examination
+from eaglemon.core.draft_views import Captured, Examination, InspectView, RepairView
 from eaglemon.errors import EXIT_USAGE, ConfigError, EaglemonError, UsageError
 
+KINDS: Mapping[str, Any] = {
+    "inspect": InspectView,
+    "check": Examination,
+    "capture": Captured,
+    "set-layers": RepairView,
+    "repair": RepairView,
+    "undo": RepairView,
+}
+"""What each task answers."""
+PROGRAM = b"""
+import base64, json, sys, tempfile
+if sys.version_info < (3, 11):
+    sys.exit("this needs Python 3.11 or newer, and %s is %d.%d" % (
+        (sys.executable,) + sys.version_info[:2]))
+given = json.loads(EAGLEMON_INPUT)
+with tempfile.NamedTemporaryFile(suffix=".zip") as file:
+    file.write(base64.b64decode(given["bundle"]))
+    file.flush()
+    sys.path.insert(0, file.name)
+    from eaglemon.draft.task import answer
+    print(json.dumps(answer(given["request"])), flush=True)
+"""
+"""A task as a program of the agent; its input is ``program_input``."""
 _PARTS = ("__init__.py", "errors.py", "core", "engines", "draft")
 _MAIN = "from eaglemon.draft.task import main\n\nmain()\n"
 
@@ -34,17 +58,24 @@ def bundle() -> bytes:
     return packed.getvalue()
 
 
-def check_with(python: str, request: Mapping[str, Any]) -> Examination:
-    """Run ``examine`` in another Python; arguments as of ``task.answer``."""
-    return msgspec.convert(_run(python, {"do": "check", **request}), Examination)
+def program_input(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what ``PROGRAM`` finds as its input: the code and the request."""
+    return {"bundle": base64.b64encode(bundle()).decode(), "request": dict(request)}
 
 
-def capture_with(python: str, request: Mapping[str, Any]) -> Captured:
-    """Run ``capture`` in another Python; arguments as of ``task.answer``."""
-    return msgspec.convert(_run(python, {"do": "capture", **request}), Captured)
+def result_of(request: Mapping[str, Any], found: Mapping[str, Any], where: str = "") -> Any:
+    """Return what a task answered as one of ``KINDS``, or raise its error; ``where`` it was."""
+    if "error" in found:
+        fault = found["error"]
+        kind = ConfigError if fault["code"] == EXIT_USAGE else EaglemonError
+        raise kind(
+            f"{where}: {fault['message']}" if where else fault["message"], hint=fault["hint"]
+        )
+    return msgspec.convert(found["result"], KINDS[request["do"]])
 
 
-def _run(python: str, request: Mapping[str, Any]) -> Any:
+def perform_with(python: str, request: Mapping[str, Any]) -> Any:
+    """Carry out a request of ``task.perform`` in another Python of this machine."""
     with tempfile.NamedTemporaryFile(suffix=".zip") as file:
         file.write(bundle())
         file.flush()
@@ -66,11 +97,7 @@ def _run(python: str, request: Mapping[str, Any]) -> Any:
             f"{python}: the task ended with {done.returncode}: {last}",
             hint="it needs Python 3.11 with torch",
         ) from error
-    if "error" in found:
-        fault = found["error"]
-        kind = ConfigError if fault["code"] == EXIT_USAGE else EaglemonError
-        raise kind(fault["message"], hint=fault["hint"])
-    return found["result"]
+    return result_of(request, found)
 
 
 def _sources(root: Path) -> Iterator[Path]:

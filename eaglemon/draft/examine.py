@@ -73,4 +73,4 @@ def examine(
         # The best one is run with the norms and the vocabulary reading that were found.
         used = adjusted(model, found.best.hypothesis) if found is not None and best else model
         checks.append(check(used, material, wiring, steps=steps))
-    return Examination(checks=tuple(checks), search=found)
+    return Examination(checks=tuple(checks), search=found, configured=configured)

@@ -11,17 +11,27 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from eaglemon.core.wiring import ConfigChange
+from eaglemon.core.draft_views import RepairView
+from eaglemon.core.wiring import ConfigChange, TargetShape
 from eaglemon.draft.checkpoint import ITEM_BYTES, Checkpoint, TensorInfo, read_json
-from eaglemon.draft.layout import captured_layers, roles_of, settings_of
+from eaglemon.draft.layout import (
+    captured_layers,
+    roles_of,
+    settings_of,
+    target_body,
+    target_shape,
+)
+from eaglemon.engines.wiring import wiring_of
 from eaglemon.errors import ConfigError, UsageError
 
 JOURNAL = ".eaglemon-repairs.json"
 _ROWS = 1024
+_ASSUMED_LAYERS = 10_000
+"""Of a target that is not at hand: no id is too high."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +129,55 @@ def plan_permutation(draft: Checkpoint, order: Sequence[int]) -> Repair:
         difference=tuple(lines),
         files=tuple(FileRepair(path=path, patches=tuple(found)) for path, found in patches.items()),
         warnings=("layer ids in config.json stay as they are: set them for the new order",),
+    )
+
+
+def plan_slots(
+    folder: Path,
+    *,
+    slots: Sequence[int],
+    engine: str,
+    engine_version: str | None = None,
+    target: Path | None = None,
+    target_type: str | None = None,
+) -> Repair:
+    """Plan to make an engine capture ``slots`` (``hs`` indexes), by the rules for the target.
+
+    Raises ``ConfigError`` for files that cannot be read and ``UsageError`` where no ids do it.
+    """
+    config = read_json(folder / "config.json")
+    shape = None
+    warnings: tuple[str, ...] = ()
+    if target is not None:
+        shape = target_shape(target_body(read_json(target / "config.json")))
+    if shape is None:
+        kind = target_type or str(config.get("model_type", "llama"))
+        shape = TargetShape(layers=_ASSUMED_LAYERS, model_type=kind)
+        if target_type is None:
+            warnings = (f"no --target: the rule for targets of type {kind!r} is used",)
+    repair = plan_layers(
+        folder, wiring_of(engine).wire(config, tuple(slots), shape, engine_version)
+    )
+    return replace(repair, warnings=(*warnings, *repair.warnings))
+
+
+def offer(repair: Repair, shown: Sequence[str] | None = None) -> RepairView:
+    """Return a repair to be shown, carried out if it is the one whose difference was ``shown``.
+
+    Raises ``UsageError`` where the files have changed since.
+    """
+    if shown is not None and tuple(shown) != repair.difference:
+        raise UsageError(
+            f"{repair.folder}: the draft has changed meanwhile, nothing was written",
+            hint="look at the difference again",
+        )
+    backups = carry_out(repair) if shown is not None and repair.difference else ()
+    return RepairView(
+        folder=str(repair.folder),
+        title=repair.title,
+        difference=repair.difference,
+        warnings=repair.warnings,
+        backups=backups,
     )
 
 

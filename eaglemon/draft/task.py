@@ -1,7 +1,8 @@
-"""One task of the draft doctor in a Python of its own: a request on stdin, an answer on stdout.
+"""One task of the draft doctor: a request of plain values, carried out where the draft lies.
 
-This is what runs in a server's Python, from a bundle of the packages that it needs (see
-``elsewhere``). It imports nothing but the standard library, torch and, to capture, transformers.
+Commands carry it out here, in another Python of this machine, or on a host: there it runs from a
+bundle of the packages that it needs (see ``elsewhere``). It imports nothing but the standard
+library, torch and, to capture, transformers.
 """
 
 import contextlib
@@ -12,36 +13,68 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from eaglemon.core.draft_views import RepairView
+from eaglemon.draft.checkpoint import open_checkpoint
+from eaglemon.draft.inspect import inspect
+from eaglemon.draft.repair import offer, plan_permutation, plan_slots, undo
 from eaglemon.errors import EaglemonError, UsageError
+
+_PLACES = ("folder", "target", "hidden", "out")
+
+
+def perform(request: Mapping[str, Any]) -> Any:
+    """Carry out ``{"do": NAME, ...}`` and return one of ``core.draft_views``.
+
+    ``inspect``, ``check``, ``capture``, ``set-layers``, ``repair`` and ``undo``; other keys are
+    the arguments. Raises ``EaglemonError``.
+    """
+    arguments = {key: _place(key, value) for key, value in request.items()}
+    found: Any
+    match arguments.pop("do", None):
+        case "inspect":
+            # Keys are texts where the request came as JSON.
+            counts = arguments.pop("token_counts", None) or {}
+            counted = {int(token): count for token, count in counts.items()}
+            found = inspect(arguments.pop("folder"), token_counts=counted, **arguments)
+        case "check":
+            # Each of these loads torch, which the others do without.
+            from eaglemon.draft.examine import examine  # noqa: PLC0415
+
+            places = [arguments.pop(key) for key in ("folder", "target", "hidden")]
+            found = examine(*places, **arguments)
+        case "capture":
+            from eaglemon.draft.capture import capture  # noqa: PLC0415
+
+            places = [arguments.pop(key) for key in ("target", "prompts", "out")]
+            found = capture(*places, **arguments)
+        case "set-layers":
+            shown = arguments.pop("shown", None)
+            found = offer(plan_slots(arguments.pop("folder"), **arguments), shown)
+        case "repair":
+            draft = open_checkpoint(arguments["folder"])
+            found = offer(plan_permutation(draft, arguments["order"]), arguments.get("shown"))
+        case "undo":
+            folder = arguments["folder"]
+            found = RepairView(folder=str(folder), title=undo(folder))
+        case other:
+            raise UsageError(f"unknown task {other!r}")
+    return found
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Carry out ``{"do": "check" | "capture", ...}``; errors become ``{"error": ...}``."""
-    arguments = dict(request)
-    try:
-        match arguments.pop("do", None):
-            case "check":
-                # Each task loads only what it needs.
-                from eaglemon.draft.examine import examine  # noqa: PLC0415
-
-                places = [Path(arguments.pop(key)) for key in ("draft", "target", "hidden")]
-                return {"result": asdict(examine(*places, **arguments))}
-            case "capture":
-                from eaglemon.draft.capture import capture  # noqa: PLC0415
-
-                target, out = Path(arguments.pop("target")), Path(arguments.pop("out"))
-                return {
-                    "result": asdict(capture(target, arguments.pop("prompts"), out, **arguments))
-                }
-            case other:
-                raise UsageError(f"unknown task {other!r}")
-    except EaglemonError as error:
-        return {"error": {"message": error.message, "hint": error.hint, "code": error.exit_code}}
+    """Carry out a request; errors become ``{"error": ...}``, and what libraries print stderr."""
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            return {"result": asdict(perform(request))}
+        except EaglemonError as error:
+            fault = {"message": error.message, "hint": error.hint, "code": error.exit_code}
+            return {"error": fault}
 
 
 def main() -> None:
-    """Answer the request on stdin; whatever libraries print goes to stderr."""
-    request = json.load(sys.stdin)
-    with contextlib.redirect_stdout(sys.stderr):
-        found = answer(request)
-    json.dump(found, sys.stdout)
+    """Answer the request on stdin."""
+    json.dump(answer(json.load(sys.stdin)), sys.stdout)
+
+
+def _place(key: str, value: Any) -> Any:
+    return Path(value).expanduser() if key in _PLACES and value is not None else value

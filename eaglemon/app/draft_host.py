@@ -1,0 +1,53 @@
+"""Carries out a task of the draft doctor on a host, over a connection of its own."""
+
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import Any
+
+from eaglemon.core.hosts import HostSpec
+from eaglemon.draft.elsewhere import PROGRAM, program_input, result_of
+from eaglemon.errors import AgentError, EaglemonError
+from eaglemon.io.connect import open_link, transport_to
+from eaglemon.io.transport import Asker
+
+_NEEDS_TORCH = frozenset({"check", "capture"})
+
+
+async def perform_on(
+    spec: HostSpec,
+    request: Mapping[str, Any],
+    *,
+    python: str | None = None,
+    ask: Asker | None = None,
+) -> Any:
+    """Carry out a request of ``draft.task.perform`` on a host, in its Python ``python``.
+
+    Without one it is the agent's own, or for what needs torch its ``python3``. Cancelling ends it
+    there too. Raises ``HostError`` where the host cannot be reached, else as the task does.
+    """
+    needs_torch = request["do"] in _NEEDS_TORCH
+    used = python or ("python3" if needs_torch else None)
+    transport = transport_to(spec, ask=ask)
+    try:
+        link = await open_link(transport, spec)
+        try:
+            told = link.run_program(PROGRAM, input=program_input(request), python=used)
+            async with aclosing(told) as answers:
+                async for found in answers:
+                    return result_of(request, found, spec.name)
+        except AgentError as error:
+            needs = "torch" if needs_torch else "no package"
+            raise EaglemonError(
+                f"{spec.name}: {_last_line(error.message)}",
+                hint=f"name a Python of the host with --python: 3.11 or newer, with {needs}",
+            ) from error
+        finally:
+            await link.close()
+    finally:
+        await transport.close()
+    raise EaglemonError(f"{spec.name}: the task ended without an answer")
+
+
+def _last_line(text: str) -> str:
+    head, *rest = text.strip().splitlines() or ["no answer"]
+    return f"{head.partition(': ')[0]}: {rest[-1]}" if rest else head
