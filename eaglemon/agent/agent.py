@@ -125,6 +125,20 @@ def read_json(path: str) -> Optional[Json]:
     return value if isinstance(value, dict) else None
 
 
+def damaged_record(run_id: str, path: str) -> Json:
+    """Return what stands for a record that cannot be read; empty when there is none."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            value = json.load(file)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        return {"id": run_id, "damaged": path, "damage": str(error)}
+    if isinstance(value, dict) and value.get("id") == run_id:
+        return value
+    return {"id": run_id, "damaged": path, "damage": "it is no record of this run"}
+
+
 FALLBACK = "/var/tmp"  # noqa: S108 -- the folder made in it is checked to be this user's
 """Where records go when the home cannot be written: kept over reboots, on a local disk."""
 
@@ -621,6 +635,8 @@ class Runs:
         """Tell whether the run has ended and no process of it is left."""
         with self._lock:
             self.refresh(0.5)
+            if run_id not in self._runs:
+                self.refresh(0.0)  # It may have been started since.
             run = self._runs.get(run_id)
             return run is None or run.settled
 
@@ -677,8 +693,10 @@ class Runs:
         for name, root in names.items():
             if name not in self._runs and RUN_ID.fullmatch(name):
                 run = Run(name, os.path.join(root, name))
+                if run.reload(now) and run.record.get("id") != name:
+                    run.record = damaged_record(name, os.path.join(run.folder, "run.json"))
                 # A folder without a record is one that is being made right now.
-                if run.reload(now) and run.record:
+                if run.record:
                     self._runs[name] = run
                     self._full_at = -60.0
         for name in set(self._runs) - set(names):

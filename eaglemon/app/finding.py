@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from eaglemon.core.hosts import LinkState
+from eaglemon.core.hosts import LinkState, of_host
 from eaglemon.core.problems import did_you_mean
 from eaglemon.core.views import HostView, ServerView
 from eaglemon.errors import HostError, UsageError
@@ -30,9 +30,12 @@ def find_server(text: str, servers: Sequence[ServerView], hosts: Sequence[HostVi
     found = matching(text, servers)
     if found:
         return found[0]
+    for run in [run for view in hosts for run in view.damaged]:
+        if run.id == text or run.id.startswith(text):
+            raise UsageError(str(run))
     down = [view for view in hosts if view.state not in _ANSWERS]
     if down:
-        reasons = "; ".join(f"{view.name}: {view.detail}" for view in down)
+        reasons = "; ".join(of_host(view.name, view.detail) for view in down)
         raise HostError(f"no server {text!r} on the hosts that answer", hint=reasons)
     known = [server.id for server in servers if not server.state.ended]
     raise UsageError(

@@ -13,12 +13,12 @@ from typing import Protocol
 from eaglemon.core.gpu_history import GpuHistory
 from eaglemon.core.hosts import HostFacts, HostSample, HostSpec, LinkState
 from eaglemon.core.nvidia_smi import advise
-from eaglemon.core.runs import RunStatus
+from eaglemon.core.runs import DamagedRun, RunStatus
 from eaglemon.core.views import HostView
 from eaglemon.errors import EaglemonError, HostError, LinkLostError
 from eaglemon.io.clock import Clock
 from eaglemon.io.connect import open_link
-from eaglemon.io.host_link import HostLink
+from eaglemon.io.host_link import HostLink, TellsDamagedRuns
 from eaglemon.io.transport import TellingTransport, Transport
 
 _log = logging.getLogger(__name__)
@@ -132,7 +132,12 @@ class Host:
             sample_age_s=age_s,
             next_try_s=next_try_s,
             history=self._history.traces(),
+            damaged=self._damaged(),
         )
+
+    def _damaged(self) -> tuple[DamagedRun, ...]:
+        link: object = self._link
+        return tuple(link.damaged_runs.values()) if isinstance(link, TellsDamagedRuns) else ()
 
     def retry(self) -> None:
         """Try again now instead of waiting for the next attempt."""
@@ -170,7 +175,8 @@ class Host:
             wait_s = pause_s * random.uniform(0.8, 1.2)  # noqa: S311 -- no secret
             pause_s = min(pause_s * 2, RETRY_MOST_S)
             self._retry_at = self._clock.monotonic() + wait_s
-            self._set(LinkState.DOWN, reason)
+            # Whoever shows it names the host.
+            self._set(LinkState.DOWN, reason.removeprefix(f"{self.spec.name}: "))
             self.answered.set()
             self._retry_now.clear()
             with suppress(TimeoutError):

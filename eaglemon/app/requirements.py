@@ -79,13 +79,8 @@ async def _on_host(
 def _python(link: HostLink) -> Requirement:
     facts = link.facts
     if facts.limits:
-        return Requirement(
-            name="python",
-            met=False,
-            needed=False,
-            detail="no python3 of 3.8 or newer: plain sh is used, and probes do not work",
-            fix="install python3, or set python = ... for this host in hosts.toml",
-        )
+        said, _, fix = facts.limits[0].rpartition("; ")
+        return Requirement(name="python", met=False, needed=False, detail=said, fix=fix)
     return Requirement(name="python", met=True, detail=facts.python_version)
 
 

@@ -1,7 +1,7 @@
 """What all commands share: the global options, and the parameters that several take."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from eaglemon.io.config import ProfileStore, host_named, load_hosts
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m|h)?")
+_WORD = re.compile(r"[:,=@\s]")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 
 
@@ -27,10 +28,16 @@ class Invocation:
     """Whether keys of hosts never seen before are written to known_hosts."""
 
     def profiles(self) -> ProfileStore:
-        """Read the profiles; warns of files that are broken."""
+        """Read the profiles; warns of files that are broken.
+
+        What is wrong with a profile that the command line names is left to its error.
+        """
         store = ProfileStore.load(config=self.config)
+        named = {_WORD.split(word)[0] for word in _words(click.get_current_context(silent=True))}
+        told = {problem for name in named for problem in store.broken.get(name, ())}
         for problem in store.problems:
-            diagnostics.warn(str(problem))
+            if problem not in told:
+                diagnostics.warn(str(problem))
         return store
 
     def hosts(self, names: Sequence[str]) -> tuple[HostSpec, ...]:
@@ -42,6 +49,14 @@ class Invocation:
         if self.accept_new:
             return tuple(replace(spec, accept_new=True) for spec in asked)
         return asked
+
+
+def _words(context: click.Context | None) -> Iterator[str]:
+    """Yield the words of a command line that may name a profile."""
+    for value in context.params.values() if context is not None else ():
+        for word in value if isinstance(value, tuple) else (value,):
+            if isinstance(word, str):
+                yield word
 
 
 class DurationType(click.ParamType[float]):

@@ -17,7 +17,7 @@ from eaglemon.cli import diagnostics
 from eaglemon.cli.progress import Progress
 from eaglemon.cli.questions import terminal_asker
 from eaglemon.core.foreign import parse_foreign_id
-from eaglemon.core.hosts import HostSpec, LinkState
+from eaglemon.core.hosts import HostSpec, LinkState, of_host
 from eaglemon.core.views import ServerView, Snapshot
 from eaglemon.errors import EXIT_INTERRUPTED, EaglemonError, HostError, UsageError
 from eaglemon.io.config import ProfileStore
@@ -123,7 +123,7 @@ def unreachable(snapshot: Snapshot) -> list[str]:
         if host.state in _ANSWERED:
             continue
         detail = host.detail or f"no answer ({host.state})"
-        lines.append(detail if host.name in detail else f"{host.name}: {detail}")
+        lines.append(of_host(host.name, detail))
     return lines
 
 

@@ -7,6 +7,7 @@ from eaglemon.cli import diagnostics, output, session
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option
 from eaglemon.cli.tables import status_lines
 from eaglemon.cli.watching import watch
+from eaglemon.core.hosts import of_host
 from eaglemon.core.views import ServerState, Snapshot
 from eaglemon.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, UsageError
 
@@ -52,6 +53,9 @@ def command(
         output.write_document("status", content)
     else:
         output.write_lines(status_lines(snapshot))
+    for host in snapshot.hosts:
+        for run in host.damaged:
+            diagnostics.warn(of_host(host.name, str(run)))
     silent = session.unreachable(snapshot)
     for line in silent:
         diagnostics.fail(line)

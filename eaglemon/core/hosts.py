@@ -18,6 +18,11 @@ class LinkState(StrEnum):
     DOWN = "down"
 
 
+def of_host(name: str, text: str) -> str:
+    """Return ``text`` about a host with its name before it, once."""
+    return text if text.startswith(f"{name}: ") else f"{name}: {text}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSpec:
     """How to reach a host, from ``hosts.toml`` or straight from the command line."""

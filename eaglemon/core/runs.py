@@ -149,6 +149,22 @@ class RunStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedRun:
+    """A run whose record cannot be read: it may live, and nobody can tell."""
+
+    id: str
+    path: str
+    """The record's file on its host."""
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"the record of {self.id} is damaged: {self.path}: {self.reason}; "
+            "end its processes on the host, then remove its folder"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PortListener:
     """A process that listens on a TCP port; the pid is ``None`` where it cannot be seen."""
 

@@ -12,6 +12,7 @@ from eaglemon.core.hosts import HostFacts, HostSample, HostSpec, LinkState
 from eaglemon.core.phases import Phase
 from eaglemon.core.probe import ProbeProgress
 from eaglemon.core.profiles import Profile, Speculation
+from eaglemon.core.runs import DamagedRun
 
 
 class ServerState(StrEnum):
@@ -262,6 +263,8 @@ class HostView:
     """Seconds until the next attempt to connect, while it is down."""
     history: Mapping[str, GpuTrace] = field(default_factory=dict)
     """The last 15 minutes of its GPUs, by uuid."""
+    damaged: tuple[DamagedRun, ...] = ()
+    """Runs there whose records cannot be read, and which thus are no servers here."""
 
     @property
     def name(self) -> str:

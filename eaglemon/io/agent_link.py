@@ -14,7 +14,7 @@ from contextlib import aclosing
 
 from eaglemon.core.frames import Frame, FrameDecoder, encode_frame
 from eaglemon.core.hosts import HostFacts, HostSample
-from eaglemon.core.runs import HostCheck, LogChunk, RunRecord, RunRequest
+from eaglemon.core.runs import DamagedRun, HostCheck, LogChunk, RunRecord, RunRequest
 from eaglemon.errors import AgentError, HostError, LinkLostError, TimeLimitError
 from eaglemon.io import agent_values as values
 from eaglemon.io.agent_start import NO_PYTHON_STATUS, start_bytes, start_command
@@ -49,6 +49,8 @@ class AgentLink:
         self._hello: asyncio.Future[HostFacts] = loop.create_future()
         self._ended: asyncio.Future[str] = loop.create_future()
         self._lacks_python = False
+        self.damaged_runs: dict[str, DamagedRun] = {}
+        """What ``watch_runs`` left out, by id."""
         self._reader = asyncio.create_task(self._read(), name=f"{host}: agent reader")
         self._writer = asyncio.create_task(self._write(), name=f"{host}: agent writer")
 
@@ -111,7 +113,16 @@ class AgentLink:
             async for frame in frames:
                 item = item_of(frame)
                 gone = tuple(str(run_id) for run_id in values.take_sequence(item, "gone"))
-                yield values.decode_runs(values.take_sequence(item, "runs")), gone
+                for run_id in gone:
+                    self.damaged_runs.pop(run_id, None)
+                found = values.take_sequence(item, "runs")
+                runs = values.decode_runs(found, self._damaged_run_seen)
+                for run in runs:
+                    self.damaged_runs.pop(run.record.id, None)
+                yield runs, gone
+
+    def _damaged_run_seen(self, run: DamagedRun) -> None:
+        self.damaged_runs[run.id] = run
 
     async def start_run(self, request: RunRequest) -> RunRecord:
         """Start a server; returns once its process is known.

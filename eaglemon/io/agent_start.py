@@ -23,7 +23,7 @@ LOADER = (
     "import sys,zlib;f=sys.stdin.buffer;EAGLEMON_SOURCE=f.read(int(f.read(8)));"
     "exec(zlib.decompress(EAGLEMON_SOURCE))"
 )
-_PROBE = "import sys;sys.exit(sys.version_info<(3,8))"
+_PROBE = "import sys;print(sys.version_info>=(3,8))"
 NO_PYTHON_STATUS = 127
 
 
@@ -38,7 +38,7 @@ def start_command(*, python: str | None, env: Mapping[str, str] | None) -> str:
     exports = f"export {settings}; " if settings else ""
     return (
         f"{exports}for p in {words}; do"
-        f' "$p" -ISc "{_PROBE}" 2>/dev/null && exec "$p" -ISuc "{LOADER}";'
+        f' test "$("$p" -ISc "{_PROBE}" 2>/dev/null)" = True && exec "$p" -ISuc "{LOADER}";'
         f" done; echo no python3 of 3.8 or newer >&2; exit {NO_PYTHON_STATUS}"
     )
 

@@ -1,13 +1,13 @@
 """The agent's messages as values: strict decoding, so that a malformed one never goes further."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from eaglemon.core.hosts import HostFacts, HostSample
-from eaglemon.core.runs import HostCheck, RunRecord, RunRequest, RunStatus
+from eaglemon.core.runs import DamagedRun, HostCheck, RunRecord, RunRequest, RunStatus
 from eaglemon.errors import AgentError
 
 _log = logging.getLogger(__name__)
@@ -47,7 +47,9 @@ def decode_check(answer: Mapping[str, object]) -> HostCheck:
     return decode(answer, HostCheck, "host check")
 
 
-def decode_runs(values: Iterable[object]) -> tuple[RunStatus, ...]:
+def decode_runs(
+    values: Iterable[object], damaged: Callable[[DamagedRun], None] | None = None
+) -> tuple[RunStatus, ...]:
     """Return the runs that can be read; one damaged ``run.json`` must not hide the others."""
     runs = []
     for value in values:
@@ -55,7 +57,20 @@ def decode_runs(values: Iterable[object]) -> tuple[RunStatus, ...]:
             runs.append(decode(value, RunStatus, "run status"))
         except AgentError as error:
             _log.warning("left out a run: %s", error)
+            if damaged is not None:
+                damaged(_damaged(value, error.message.rpartition(": ")[2]))
     return tuple(runs)
+
+
+def _damaged(status: object, reason: str) -> DamagedRun:
+    """Return what can be told of a run that cannot be read."""
+    record = status.get("record") if isinstance(status, Mapping) else None
+    known = record if isinstance(record, Mapping) else {}
+    run_id = str(known.get("id") or "a run")
+    log = str(known.get("log_path") or "")
+    path = str(known.get("damaged") or log.replace("server.log", "run.json") or "run.json")
+    said = known.get("damage")
+    return DamagedRun(id=run_id, path=path, reason=str(said) if said else reason)
 
 
 def encode_request(request: RunRequest) -> Mapping[str, object]:

@@ -90,6 +90,11 @@ class ProfileStore:
                 definitions.append(found)
         return cls(definitions, problems)
 
+    @property
+    def broken(self) -> Mapping[str, tuple[Problem, ...]]:
+        """What is wrong with each profile that could not be read."""
+        return self._broken
+
     def take(self, other: "ProfileStore") -> None:
         """Become what ``other`` is: the files were read again."""
         vars(self).update(vars(other))

@@ -14,7 +14,7 @@ def transport_to(spec: HostSpec, *, ask: Asker | None = None) -> Transport:
     """Return a transport to ``spec``, not connected yet; ``ask`` asks a person if need be."""
     match spec.transport:
         case "local":
-            return LocalTransport()
+            return LocalTransport(spec.name)
         case "ssh":
             return SshTransport(spec, ask=ask)
         case other:
@@ -28,4 +28,7 @@ async def open_link(transport: Transport, spec: HostSpec) -> HostLink:
     try:
         return await AgentLink.open(transport, python=spec.python, env=spec.env)
     except NoPythonError:
-        return await ShellLink.open(transport, env=spec.env)
+        link = await ShellLink.open(transport, env=spec.env)
+        if spec.python is not None:
+            link.python_is_wrong(spec.python, spec.source or "hosts.toml")
+        return link

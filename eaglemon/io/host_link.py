@@ -1,10 +1,10 @@
 """What a host answers, whoever does it there: the agent, or plain sh where there is no python3."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from eaglemon.core.hosts import HostFacts, HostSample
-from eaglemon.core.runs import HostCheck, LogChunk, RunRecord, RunRequest, RunStatus
+from eaglemon.core.runs import DamagedRun, HostCheck, LogChunk, RunRecord, RunRequest, RunStatus
 from eaglemon.errors import HostError
 
 
@@ -14,6 +14,16 @@ class NoPythonError(HostError):
 
 RunChanges = tuple[tuple[RunStatus, ...], tuple[str, ...]]
 """Runs that changed, and the ids of those whose folders are gone."""
+
+
+@runtime_checkable
+class TellsDamagedRuns(Protocol):
+    """A link that tells the runs it had to leave out."""
+
+    @property
+    def damaged_runs(self) -> Mapping[str, DamagedRun]:
+        """Runs whose records cannot be read, by id."""
+        ...
 
 
 class HostLink(Protocol):

@@ -18,6 +18,7 @@ from eaglemon.io import shell_values as values
 from eaglemon.io.clock import Clock, SystemClock
 from eaglemon.io.host_link import RunChanges
 from eaglemon.io.shell_scripts import script, stopper_job, supervisor_job
+from eaglemon.io.shell_values import NO_PYTHON
 from eaglemon.io.transport import ByteProcess, Transport
 
 LOGS_AT_A_TIME = 5
@@ -79,6 +80,13 @@ class ShellLink:
                     hint="install python3 on the host",
                 )
         return cls(transport, env or {}, facts, tools, clock or SystemClock())
+
+    def python_is_wrong(self, path: str, source: str) -> None:
+        """Say that the interpreter which ``source`` names will not do, not that there is none."""
+        said = NO_PYTHON.partition(": ")[2].partition("; ")[0]
+        wrong = f"no python3 of 3.8 or newer at {path}, which python in {source} names: {said}"
+        limits = [f"{wrong}; correct python there", *self._facts.limits[1:]]
+        self._facts = replace(self._facts, limits=tuple(limits))
 
     @property
     def facts(self) -> HostFacts:

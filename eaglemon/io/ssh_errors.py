@@ -138,10 +138,42 @@ def _explain_settings(target: Target, error: Exception) -> HostError | None:
             hint="correct that line",
         )
     if isinstance(error, asyncssh.KeyImportError):
+        file = next(filter(_is_no_key, target.keys), "")
+        what = f"the private key {file}" if file else "a private key"
         return HostError(
-            f"{target.name}: a private key cannot be read: {error}", hint="check the file"
+            f"{target.name}: {what} cannot be read: {error}",
+            hint="name another file as identity in hosts.toml or IdentityFile in ~/.ssh/config",
         )
+    if isinstance(error, ValueError):
+        file = next(filter(_is_no_known_hosts, target.known_hosts), "")
+        if file:
+            return HostError(
+                f"{target.name}: {file} cannot be read as a known_hosts file: {error}",
+                hint="correct it, or name another one as known_hosts in hosts.toml",
+            )
     return None
+
+
+def _is_no_key(path: str) -> bool:
+    try:
+        asyncssh.read_private_key(path)
+    except asyncssh.KeyEncryptionError:
+        return False
+    except asyncssh.KeyImportError as error:
+        return "passphrase" not in str(error).lower()
+    except OSError:
+        return False
+    return False
+
+
+def _is_no_known_hosts(path: str) -> bool:
+    try:
+        asyncssh.read_known_hosts([path])
+    except ValueError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _explain_key(

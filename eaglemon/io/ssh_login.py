@@ -62,7 +62,9 @@ class Login:
             # In a thread: reads files, and runs what "Match exec" names.
             target = await asyncio.to_thread(resolve, spec, address, options)
         except (OSError, ValueError) as error:
-            raise explain_connect(unresolved(spec, address), error, self._offered) from error
+            raise explain_connect(
+                unresolved(spec, address, options), error, self._offered
+            ) from error
         try:
             for jump in target.jumps:
                 await self._jump(jump)
@@ -179,7 +181,9 @@ class Login:
         try:
             target = await asyncio.to_thread(resolve, spec, spec.address, options)
         except (OSError, ValueError) as error:
-            raise explain_connect(unresolved(spec, spec.address), error, self._offered) from error
+            raise explain_connect(
+                unresolved(spec, spec.address, options), error, self._offered
+            ) from error
         return await self._attempts(target, spec.address, options)
 
     async def _accept(self, target: Target, refusal: HostError) -> Target | None:

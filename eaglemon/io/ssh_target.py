@@ -1,5 +1,6 @@
 """What ``~/.ssh/config`` and hosts.toml make of a host: whom to reach, how, with which keys."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -69,15 +70,22 @@ def resolve(spec: HostSpec, address: str, settings: dict[str, Any]) -> Target:
     )
 
 
-def unresolved(spec: HostSpec, address: str) -> Target:
-    """Return what is known of a host whose configuration cannot be read."""
+def unresolved(spec: HostSpec, address: str, settings: dict[str, Any]) -> Target:
+    """Return what is known of a host whose configuration, or a key that it names, is damaged."""
+    keys = [spec.identity] if spec.identity is not None else []
+    if not keys:
+        with contextlib.suppress(OSError, ValueError):
+            bare = {**settings, "client_keys": None}
+            options = asyncssh.SSHClientConnectionOptions(host=address, **bare)
+            keys = _configured_keys(options)
+    paths = [Path(key).expanduser() for key in keys]
     return Target(
         name=spec.name,
         address=address,
         port=spec.port or 22,
         user=spec.user or "",
         known_hosts=(),
-        keys=(),
+        keys=tuple(str(path) for path in paths if path.is_file()),
     )
 
 

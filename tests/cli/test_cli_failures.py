@@ -138,3 +138,24 @@ def test_a_reader_that_goes_away_is_no_crash(home: Path) -> None:
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_the_name_of_a_host_is_told_once(run: CommandLine) -> None:
+    def down(console: FakeConsole) -> None:
+        console.state, console.detail = LinkState.DOWN, "no host named nohost is known"
+
+    assert run("status", "nohost", prepare=down).err == (
+        "eaglemon: nohost: no host named nohost is known\n"
+    )
+
+
+def test_a_broken_profile_is_told_once(run: CommandLine, home: Path) -> None:
+    folder = home / "config/eaglemon/profiles"
+    folder.mkdir(parents=True)
+    (folder / "mine.toml").write_text("engine = 'sglang'\nmodel = 3\n")
+    (folder / "other.toml").write_text("engine = 'sglang'\nmodel = 4\n")
+    for words in (("launch", "mine", "--host", "a"), ("profiles", "show", "mine")):
+        result = run(*words)
+        assert result.code == 2
+        assert result.err.count("mine.toml") == 1
+        assert "warning" in next(x for x in result.err.splitlines() if "other.toml" in x)

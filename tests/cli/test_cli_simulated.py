@@ -74,7 +74,7 @@ async def test_a_server_from_launch_to_kill(config: Path, tmp_path: Path) -> Non
     assert [server["state"] for server in status["servers"]] == ["ready"]
     assert status["hosts"][0]["sample"]["gpus"][0]["memory_used_bytes"] > 10 * 1024**3
 
-    refused = await document(*base, *launch, home=tmp_path, code=1)
+    refused = await document(*base, *launch, home=tmp_path, code=2)
     assert port in refused["error"]["message"]
 
     on_host = ("--host", "gpu-a")

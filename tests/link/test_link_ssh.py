@@ -387,3 +387,23 @@ async def test_a_damaged_configuration_is_named(spec: HostSpec, tmp_path: Path) 
     config.write_text("Host *\n  Port many\n")
     text = await refusal(dataclasses.replace(spec, port=None, ssh_config=str(config)))
     assert "Port" in text or "port" in text
+
+
+@pytest.mark.parametrize("named", ["hosts.toml", "ssh_config"])
+async def test_a_key_that_is_none_is_named(spec: HostSpec, tmp_path: Path, named: str) -> None:
+    key, config = tmp_path / "key", tmp_path / "config"
+    key.write_text("garbage")
+    config.write_text(f"Host *\n  IdentityFile {key}\n")
+    bad = dataclasses.replace(spec, identity=str(key))
+    if named == "ssh_config":
+        bad = dataclasses.replace(spec, identity=None, ssh_config=str(config))
+    text = await refusal(bad)
+    assert f"the private key {key} cannot be read" in text
+    assert "IdentityFile" in text
+
+
+async def test_a_known_hosts_file_that_is_none_is_named(spec: HostSpec, tmp_path: Path) -> None:
+    known = tmp_path / "known"
+    known.write_bytes(b"\xff\xfe\x00junk")
+    text = await refusal(dataclasses.replace(spec, known_hosts=str(known)))
+    assert f"{known} cannot be read as a known_hosts file" in text

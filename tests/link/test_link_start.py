@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from eaglemon.core.frames import MARK, encode_frame
+from eaglemon.core.hosts import HostSpec
 from eaglemon.errors import AgentError, HostError, LinkLostError, TimeLimitError
 from eaglemon.io.agent_link import AgentLink
 from eaglemon.io.agent_start import start_bytes, start_command
+from eaglemon.io.connect import open_link, transport_to
 from eaglemon.io.local import LocalProcess, LocalTransport
 from eaglemon.io.ssh import quote_for_login_shell
 
@@ -223,3 +225,17 @@ def test_every_login_shell_runs_the_same_command(shell: str, command: str) -> No
         [shell, "-c", quote_for_login_shell(command)], capture_output=True, check=True
     )
     assert got.stdout == expected.stdout
+
+
+@pytest.mark.parametrize("python", ["/nonexistent/python3", "/bin/true", "/bin/echo"])
+async def test_a_wrong_python_is_named_with_where_it_is_set(python: str) -> None:
+    spec = HostSpec(name="box", transport="local", python=python, source="/etc/hosts.toml")
+    transport = transport_to(spec)
+    assert transport.name == "box"
+    link = await open_link(transport, spec)
+    try:
+        limit = link.facts.limits[0]
+    finally:
+        await link.close()
+    assert f"at {python}, which python in /etc/hosts.toml names" in limit
+    assert limit.endswith("; correct python there")
