@@ -634,10 +634,7 @@ class Runs:
     def is_over(self, run_id: str) -> bool:
         """Tell whether the run has ended and no process of it is left."""
         with self._lock:
-            self.refresh(0.5)
-            if run_id not in self._runs:
-                self.refresh(0.0)  # It may have been started since.
-            run = self._runs.get(run_id)
+            run = self._find(run_id)
             return run is None or run.settled
 
     def living(self, known: List[str]) -> List[Json]:
@@ -655,9 +652,15 @@ class Runs:
     def has_begun(self, run_id: str) -> bool:
         """Tell whether the run's first process was started."""
         with self._lock:
-            self.refresh(0.5)
-            run = self._runs.get(run_id)
+            run = self._find(run_id)
             return run is not None and run.leader is not None
+
+    def _find(self, run_id: str) -> Optional[Run]:
+        """Return a run as it was half a second ago; one that was started since as it is now."""
+        self.refresh(0.5)
+        if run_id not in self._runs:
+            self.refresh(0.0)
+        return self._runs.get(run_id)
 
     def members(self, run_id: str) -> List[Key]:
         """Return the known living processes of a run."""

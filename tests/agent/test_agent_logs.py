@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import time
 from contextlib import aclosing
 from pathlib import Path
 
@@ -184,3 +185,15 @@ def test_the_tail_agrees_with_counting(
     ended = content.endswith(b"\n")
     kept = expected[-lines - 1 if ended else -lines :]
     assert content[agent.find_tail(str(path), lines) :] == b"\n".join(kept)
+
+
+async def test_a_run_that_is_newer_than_the_last_look_is_not_over(
+    link: AgentLink, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = agent.Runs([str(state / "eaglemon" / "runs")], agent.read_boot_id())
+    seen.refresh(0.0)
+    await link.start_run(request("one", *FOREVER))
+    # As if no time had passed since the look before the start.
+    monkeypatch.setattr(seen, "_refreshed_at", time.monotonic())
+    assert not seen.is_over("one")
+    assert seen.has_begun("one")
