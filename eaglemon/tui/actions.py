@@ -215,6 +215,15 @@ ACTIONS: tuple[Action, ...] = (
         "log",
     ),
     _action(
+        "watch",
+        "w",
+        "watch",
+        "Watch the servers of others on the host, so that they can be probed",
+        why.watch,
+        "host",
+        important=False,
+    ),
+    _action(
         "processes",
         "i",
         "processes",

@@ -78,6 +78,12 @@ class Deeds:
         dialog = ProbeDialog(self._console, server, plan)
         self._app.push_screen(dialog, partial(self._probe_chosen, server))
 
+    def watch(self) -> None:
+        """Watch the servers of others on the host."""
+        host = self._app.scene().host
+        if host is not None:
+            self._app.run_worker(self._watch(host), group=f"watch-{host}", exclusive=True)
+
     def restart(self) -> None:
         """Ask, then stop the server and start the same again."""
         server = self._server()
@@ -299,6 +305,17 @@ class Deeds:
             await self._console.stop(server.id, grace_s=grace_s, wait=False)
         except EaglemonError as error:
             self._app.say(f"stopping {server.name}: {error}", severity="error")
+
+    async def _watch(self, host: str) -> None:
+        try:
+            found = await self._console.foreign(host)
+            for server in found:
+                await self._console.watch(server.id)
+        except EaglemonError as error:
+            self._app.say(f"servers of others on {host}: {error}", severity="error")
+            return
+        many = units.plural(len(found), "server")
+        self._app.say(f"watching {many} of others" if found else f"no servers of others on {host}")
 
     def _probe_chosen(self, server: ServerView, plan: ProbePlan | None) -> None:
         if plan is not None:

@@ -157,7 +157,7 @@ def foreign_lines(found: Sequence[ForeignServer] | None, error: str, width: int)
         return [Content.styled("servers of others: asking the host", "$quiet")]
     if not found:
         return [Content.styled("no servers of others", "$quiet")]
-    rows = [Content.styled("Servers of others (eaglemon foreign)", "bold")]
+    rows = [Content.styled("Servers of others (w watches them)", "bold")]
     for server in found:
         rows += [Content(line) for line in wrapped(str(server), width, 3)]
     return rows

@@ -14,6 +14,8 @@ class Scene:
     """``NAME`` of the main screen in front: ``fleet``, ``server``, ``log``, ..."""
     server: ServerView | None = None
     """The server that an action would be about."""
+    servers_tab: int | None = None
+    """The tab, from 0, where a server can be selected, while another one is in front."""
     host: str | None = None
     """The host that an action would be about."""
     hosts: int = 0
@@ -57,6 +59,8 @@ def start(scene: Scene) -> str | None:
 
 def with_server(scene: Scene) -> str | None:
     """Needs a server."""
+    if scene.server is None and scene.servers_tab is not None:
+        return f"select a server first ({scene.servers_tab + 1})"
     if scene.server is None:
         return "no server is selected: start one with s, or select one in the list"
     return None
@@ -109,6 +113,8 @@ def cancel(scene: Scene) -> str | None:
     """Needs a probe of this server, or on its screen an experiment, that is under way."""
     if scene.screen == "experiment":
         return None if scene.experimenting else "no experiment is under way: start one with b"
+    if scene.servers_tab is not None:
+        return with_server(scene)
     return None if scene.probing else "no probe of this server is under way: start one with t"
 
 
@@ -158,6 +164,15 @@ def edit(scene: Scene) -> str | None:
 def on_fleet(scene: Scene) -> str | None:
     """Only on the first screen."""
     return None if scene.screen == "fleet" else "only in the list of hosts: go back with esc"
+
+
+def watch(scene: Scene) -> str | None:
+    """Only on the screen of a host; to watch is to ask for tokens now and then."""
+    if scene.screen != "host":
+        return "only on the screen of a host: open it with h"
+    if scene.read_only:
+        return "this console is read-only: who watches asks the servers for tokens"
+    return None
 
 
 def filter_rows(scene: Scene) -> str | None:

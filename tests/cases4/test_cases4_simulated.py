@@ -6,7 +6,9 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,7 @@ from eaglemon.core.phases import Phase
 from eaglemon.core.views import ServerState, ServerView
 from eaglemon.errors import EaglemonError, ServerError, TimeLimitError, UsageError
 from tests.cases4.conftest import LIMIT_S, Desk, console, desk, free_port
+from tests.cases4.test_cases4_killed_console import config_of
 
 
 async def test_restart_keeps_the_port_and_never_runs_two() -> None:
@@ -172,7 +175,9 @@ async def _foreign(d: Desk, pid: int) -> list[ForeignServer]:
     return [server for server in await d.hub.foreign("sim") if server.pid == pid]
 
 
-async def test_a_server_started_by_hand_is_found_watched_and_ended_only_by_name() -> None:
+async def test_a_server_started_by_hand_is_found_watched_probed_and_ended_only_by_name(
+    tmp_path: Path,
+) -> None:
     async with desk() as d:
         port = free_port()
         process = await _by_hand(d, port)
@@ -196,12 +201,27 @@ async def test_a_server_started_by_hand_is_found_watched_and_ended_only_by_name(
             view = await d.ready(watched)
             assert view.pid == pid
             assert "--speculative-algorithm EAGLE3" in view.command_line
+            for target in (watched, await d.hub.reach(server.url, host="sim")):
+                few = d.hub.probe_plan(target, {"requests": "2", "max_tokens": "8", "warmup": "0"})
+                probe = await d.hub.probe(target, few)
+                assert (probe.state, probe.figures.ok) == ("done", 2)
             with pytest.raises(ServerError, match="was started by") as refused:
                 await d.hub.stop(watched)
             assert "--foreign" in refused.value.hint
             leader = d.hub.find(ours).pid
             with pytest.raises(UsageError, match="is of a run of eaglemon"):
                 await d.hub.stop_foreign(f"{leader}@sim", grace_s=1.0, told=lambda _: None)
+
+            asked = ("probe", server.url, "--host", d.spec.name, "--requests", "2", "--json")
+            command = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", "eaglemon", "--config", str(config_of(d.spec, tmp_path)), *asked),
+                stdout=asyncio.subprocess.PIPE,
+                env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+            )
+            document = json.loads((await command.communicate())[0])
+            assert command.returncode == 0
+            assert document["probe"]["figures"]["ok"] == 2
 
             steps: list[ForeignStop] = []
             stop = await d.hub.stop_foreign(server.id, grace_s=3.0, told=steps.append)

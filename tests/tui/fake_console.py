@@ -40,6 +40,8 @@ class FakeConsole:
     log_batches: Sequence[LogBatch] = ()
     log_error: EaglemonError | None = None
     calls: list[tuple[object, ...]] = field(default_factory=list)
+    others: Sequence[ForeignServer] = ()
+    """Servers that no console started."""
     hang: bool = False
     """Every call that waits for a host never ends."""
 
@@ -124,9 +126,10 @@ class FakeConsole:
         return f"{server_id}-again"
 
     async def foreign(self, host: str) -> Sequence[ForeignServer]:
-        return ()
+        return [server for server in self.others if server.host == host]
 
     async def watch(self, foreign_id: str) -> str:
+        self.calls.append(("watch", foreign_id))
         return foreign_id
 
     async def stop_foreign(

@@ -4,14 +4,17 @@ from dataclasses import replace
 
 import pytest
 
+from eaglemon.core.foreign import ForeignServer
 from eaglemon.core.gpu_history import GpuHistory
 from eaglemon.core.hosts import MigInstance
+from eaglemon.core.profiles import Profile
 from eaglemon.core.views import Snapshot
 from eaglemon.tui.host_panels import gpu_lines, process_lines, title_line
 from eaglemon.tui.screens.host import HostScreen
 from eaglemon.tui.screens.server import ServerScreen
 from tests.tui import snapshots
 from tests.tui.console import opened
+from tests.tui.fake_console import FakeConsole
 from tests.tui.frame import check_frame
 
 HOST = snapshots.FLEET.hosts[0]
@@ -56,6 +59,35 @@ async def test_enter_on_a_host_opens_it_and_a_server_from_there() -> None:
         assert console.app.scene().screen == "server"
         await console.press("escape", "escape")
         assert "Hosts and GPUs" in console.text()
+
+
+async def test_the_servers_of_others_are_named_and_watched() -> None:
+    fake = FakeConsole(snapshots.FLEET)
+    profile = Profile(name="foreign-77", engine="vllm", model="org/m", port=8000)
+    fake.others = [
+        ForeignServer(
+            host=HOST.name,
+            pid=77,
+            start_ticks=1,
+            user="eve",
+            profile=profile,
+            command_line="vllm serve org/m",
+            started_at=0.0,
+        )
+    ]
+    async with opened(snapshots.FLEET, fake=fake) as console:
+        await console.press("w")
+        assert fake.calls == []
+        await console.press("1", "h")
+        assert "w watches them" in console.text()
+        assert f"77@{HOST.name}: vllm of eve" in console.text()
+        await console.press("w")
+        assert console.called("watch") == [("watch", f"77@{HOST.name}")]
+        assert console.said[-1] == "watching 1 server of others"
+    async with opened(snapshots.FLEET, fake=fake, read_only=True) as console:
+        await console.press("1", "h", "w")
+        assert "read-only" in console.said[-1]
+    assert len(console.called("watch")) == 1
 
 
 def test_troubles_of_a_gpu_are_words() -> None:
