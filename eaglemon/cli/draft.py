@@ -15,6 +15,8 @@ from eaglemon.cli.draft_runs import (
     Place,
     bench_for,
     place_option,
+    profile_option,
+    python_of,
     python_option,
     threads_option,
 )
@@ -119,6 +121,7 @@ def inspect_command(
 @threads_option
 @click.option("--max-tokens", type=click.IntRange(min=16), default=8192, show_default=True)
 @python_option
+@profile_option
 @_pickle_option
 @json_option
 @click.pass_obj
@@ -131,6 +134,7 @@ def check_command(
     target: Place,
     hidden: Place,
     python: str | None,
+    profile: str | None,
     as_json: bool,
     **options: Any,
 ) -> int:
@@ -138,7 +142,8 @@ def check_command(
 
     Exits with 1 when no engine's configured layers are those it was trained on.
     """
-    bench, paths = bench_for(invocation, host, folder, target, hidden, python=python)
+    used = python_of(invocation, profile, python)
+    bench, paths = bench_for(invocation, host, folder, target, hidden, python=used)
     request = dict(zip(("folder", "target", "hidden"), paths, strict=True))
     found: Examination = bench.perform({"do": "check", **request, **options})
     if as_json:

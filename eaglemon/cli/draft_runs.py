@@ -3,7 +3,6 @@
 Torch, and what reaches hosts, is loaded only then.
 """
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import click
 
 from eaglemon.cli.invocation import Invocation
 from eaglemon.core.draft_views import Examination
+from eaglemon.engines.command import interpreter
 from eaglemon.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -71,7 +71,6 @@ def threads_option(command: Command) -> Command:
     return click.option(
         "--threads",
         type=click.IntRange(min=1),
-        default=lambda: max(1, (os.cpu_count() or 2) // 2),
         help="CPU threads; half of the cores if unset.",
     )(command)
 
@@ -83,6 +82,22 @@ def python_option(command: Command) -> Command:
         metavar="PATH",
         help="Compute in this Python, which has what is needed, such as an engine's own.",
     )(command)
+
+
+def profile_option(command: Command) -> Command:
+    """Add ``--profile``, which names a Python too."""
+    return click.option(
+        "--profile", metavar="NAME", help="Compute in the Python of this profile's engine."
+    )(command)
+
+
+def python_of(invocation: Invocation, profile: str | None, python: str | None) -> str | None:
+    """Return the Python that was named, itself or by a profile; raises ``UsageError`` for both."""
+    if profile is None:
+        return python
+    if python is not None:
+        raise UsageError("--profile and --python name two Pythons", hint="leave out one")
+    return interpreter(invocation.profiles().get(profile))
 
 
 def place_option(command: Command) -> Command:

@@ -7,6 +7,7 @@ library, torch and, to capture, transformers.
 
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -19,6 +20,7 @@ from eaglemon.draft.inspect import inspect
 from eaglemon.draft.repair import offer, plan_permutation, plan_slots, undo
 from eaglemon.errors import EaglemonError, UsageError
 
+_COMPUTING = frozenset({"check", "capture"})
 _PLACES = ("folder", "target", "hidden", "out")
 
 
@@ -29,6 +31,9 @@ def perform(request: Mapping[str, Any]) -> Any:
     the arguments. Raises ``EaglemonError``.
     """
     arguments = {key: _place(key, value) for key, value in request.items()}
+    if arguments.get("do") in _COMPUTING and arguments.get("threads") is None:
+        # Of the machine that computes; the other half is the server's.
+        arguments["threads"] = max(1, (os.cpu_count() or 2) // 2)
     found: Any
     match arguments.pop("do", None):
         case "inspect":

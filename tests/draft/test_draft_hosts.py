@@ -108,7 +108,12 @@ async def test_a_check_there_is_the_check_here(
         assert isinstance(found, dict)
         return found
 
-    there = await checked(f"{name}:", "--python", sys.executable)
+    profiles = tmp_path / "home" / "eaglemon" / "profiles"
+    profiles.mkdir(parents=True)
+    (profiles / "mine.toml").write_text(
+        f'engine = "vllm"\nmodel = "/m"\nport = 8000\npython = "{sys.executable}"\n'
+    )
+    there = await checked(f"{name}:", "--profile", "mine")
     here = await checked("")
     assert there["search"]["slots"] == [0, 2, 4]
     assert [one["steps"] for one in there["checks"]] == [one["steps"] for one in here["checks"]]
