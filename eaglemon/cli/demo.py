@@ -32,6 +32,7 @@ def command(invocation: Invocation, *, headless: bool, as_json: bool) -> int:
         # Imported here so that the script runs where the console cannot.
         console = importlib.import_module("eaglemon.cli.tui")
         if console.has_terminal():
+            console.require_room(otherwise="eaglemon demo --headless")
             with diagnostics.library_log():
                 asyncio.run(_show(profiles))
             return EXIT_OK

@@ -5,6 +5,7 @@ import contextlib
 import importlib
 import locale
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from eaglemon.io.config import ProfileStore
 from eaglemon.io.paths import user_config_folder
 from eaglemon.io.resources import data_folder
 from eaglemon.tui.app import ConsoleApp
+from eaglemon.tui.least_size import LEAST_COLUMNS, LEAST_ROWS, is_too_small
 from eaglemon.tui.screens.question import ask_on
 
 theme_option = click.option(
@@ -80,6 +82,7 @@ def command(
     """Open the terminal console on hosts, or on all configured ones."""
     if not has_terminal():
         raise UsageError("the console needs a terminal", hint="use eaglemon status --json")
+    require_room(otherwise="eaglemon status")
     asked = invocation.hosts((*names, *hosts))
     with diagnostics.library_log():
         look = Look(theme=theme, ascii_only=ascii_only or not speaks_utf8(), recorded=recorded)
@@ -95,6 +98,19 @@ def has_terminal() -> bool:
     if os.environ.get("TEXTUAL_DRIVER"):
         return True
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+def require_room(*, otherwise: str) -> None:
+    """Raise ``UsageError`` where the terminal is too small; ``otherwise`` names a command."""
+    if os.environ.get("TEXTUAL_DRIVER"):
+        return
+    size = shutil.get_terminal_size()
+    if is_too_small(size.columns, size.lines):
+        raise UsageError(
+            f"the terminal is {size.columns}x{size.lines}: the console needs at least "
+            f"{LEAST_COLUMNS}x{LEAST_ROWS}",
+            hint=f"enlarge it, or use {otherwise}",
+        )
 
 
 def speaks_utf8() -> bool:

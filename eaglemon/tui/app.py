@@ -10,10 +10,12 @@ from datetime import tzinfo
 from typing import ClassVar, Literal
 
 from rich.console import RenderableType
+from textual import events
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter
 from textual.reactive import var
+from textual.widget import Widget
 
 from eaglemon.app.api import Eaglemon, Experiments, LocalFiles
 from eaglemon.core.views import Snapshot
@@ -22,6 +24,7 @@ from eaglemon.tui.ascii_only import AsciiOnly
 from eaglemon.tui.columns import plain
 from eaglemon.tui.deeds import Deeds
 from eaglemon.tui.experiment_deeds import ExperimentDeeds
+from eaglemon.tui.least_size import LEAST_COLUMNS, LEAST_ROWS, is_too_small
 from eaglemon.tui.news import news
 from eaglemon.tui.palette import ActionCommands
 from eaglemon.tui.scene import Scene
@@ -53,8 +56,13 @@ class ConsoleApp(App[None]):
     COMMAND_PALETTE_BINDING = "ctrl+p"
     COMMANDS: ClassVar = {ActionCommands}
     # Textual declares these as instance attributes.
-    HORIZONTAL_BREAKPOINTS = [(0, "-single"), (80, "-tabs"), (120, "-wide")]  # noqa: RUF012
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
+        (0, "-narrow"),
+        (LEAST_COLUMNS, "-single"),
+        (80, "-tabs"),
+        (120, "-wide"),
+    ]
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (LEAST_ROWS, "-short"), (32, "-tall")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             Binding(",".join(action.keys), f"act('{action.id}')", action.label, show=False)
@@ -107,6 +115,7 @@ class ConsoleApp(App[None]):
         elif theme is not None:
             self._complaints.append(f"no theme {theme!r}: using {self.theme}")
         self._fleet = FleetScreen(self.settings)
+        self._focused_before: Widget | None = None
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Give every theme, Textual's own too, our semantic names."""
@@ -129,6 +138,24 @@ class ConsoleApp(App[None]):
     def get_default_screen(self) -> FleetScreen:
         """Start with the fleet."""
         return self._fleet
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keep keys and the mouse from what cannot be seen; only leaving goes on."""
+        small = isinstance(event, events.InputEvent) and is_too_small(*self.size)
+        if not small or (isinstance(event, events.Key) and self._leaves(event.key)):
+            await super().on_event(event)
+
+    def _leaves(self, key: str) -> bool:
+        return key == "ctrl+c" or (key == "q" and isinstance(self.screen, ConsoleScreen))
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Hidden widgets lose the focus: give it back once there is room again."""
+        if is_too_small(*event.size):
+            self._focused_before = self._focused_before or self.screen.focused
+        elif self._focused_before is not None:
+            before, self._focused_before = self._focused_before, None
+            if before.is_attached:
+                self.call_after_refresh(before.focus)
 
     def on_mount(self) -> None:
         """Draw what is known, then follow."""
@@ -206,6 +233,7 @@ class ConsoleApp(App[None]):
         return Scene(
             screen=screen.NAME if screen is not None else "fleet",
             server=server,
+            servers_tab=screen.hidden_servers_tab if screen is not None else None,
             host=screen.current_host() if screen is not None else None,
             hosts=len(self.console_api.hosts()),
             profiles=len(self.console_api.profiles()),

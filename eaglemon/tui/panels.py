@@ -32,6 +32,7 @@ from eaglemon.tui.widgets.phase_track import track_lines
 from eaglemon.tui.widgets.server_list import look_of
 
 _DOT = " · "
+_PROBE_UNDER_WAY = frozenset({"warming-up", "running"})
 _LABEL_WIDTH = 11
 
 
@@ -44,12 +45,20 @@ def title_line(server: ServerView, width: int, zone: tzinfo | None) -> Content:
     place = Content.styled(_DOT + plain(f"{server.host}:{server.port}"), "")
     engine = Content.styled(_DOT + plain(server.engine), "$quiet")
     more = Content.styled("".join(_DOT + part for part in _particulars(server)), "$quiet")
-    ends = (joined(state, since), state)
+    probing = Content.styled(_probing(server), "$state-starting")
+    ends = (joined(state, since, probing), joined(state, probing))
     for end in ends:
         for start in (joined(name, engine, place, more), joined(name, place, engine)):
             if start.cell_length + 2 + end.cell_length <= width:
                 return spread(start, end, width)
-    return spread(first_that_fits(width, joined(name, place), name), state, width)
+    return spread(first_that_fits(width, joined(name, place), name), ends[-1], width)
+
+
+def _probing(server: ServerView) -> str:
+    progress = server.probe
+    if progress is None or progress.state not in _PROBE_UNDER_WAY:
+        return ""
+    return f"{_DOT}probing {progress.done}/{progress.plan.requests}"
 
 
 def _particulars(server: ServerView) -> list[str]:
@@ -235,7 +244,7 @@ def probe(progress: ProbeProgress, width: int) -> Content:
     what += f"{_DOT}{plan.concurrency} at a time{_DOT}{plan.max_tokens} tokens"
     styles = {"done": "$state-ready", "failed": "$state-failed", "cancelled": "$state-warning"}
     state = Content.styled(progress.state, styles.get(progress.state, "$state-starting"))
-    running = progress.state in {"warming-up", "running"}
+    running = progress.state in _PROBE_UNDER_WAY
     time = f"took {units.duration(progress.elapsed_s)}"
     if running:
         left = progress.remaining_s

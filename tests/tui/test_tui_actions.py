@@ -98,6 +98,19 @@ async def test_without_a_server_the_keys_say_so(name: str) -> None:
         ]
 
 
+async def test_no_server_is_acted_on_out_of_sight() -> None:
+    async with opened(snapshots.FLEET, size=(80, 24)) as console:
+        await console.press("K", "x")
+        assert console.said == ["select a server first (2)"] * 2
+        assert "K kill" not in console.text()
+        await console.press("2")
+        assert "K kill" in console.text()
+        await console.press("h", "K")
+        assert console.said[-1] == "select a server first (3)"
+        await console.press("3", "K")
+        assert "Kill k25-eagle3 on h200-a?" in console.text()
+
+
 @pytest.mark.parametrize("key", ["s", "S", "K", "R", "t"])
 async def test_read_only_changes_nothing_and_says_so(key: str) -> None:
     async with opened(snapshots.FLEET, read_only=True) as console:

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from textual.color import Color
 from textual.filter import Monochrome
 
+from eaglemon.cli import main
 from tests.tui import snapshots
 from tests.tui.console import AT_ONCE, THEMES, opened
 from tests.tui.fake_console import FakeConsole
@@ -148,3 +149,20 @@ async def test_ascii_terminals_get_ascii_in_the_same_cells(key: str) -> None:
 def test_the_usual_pace_is_four_pictures_a_second_at_most() -> None:
     pace = type(AT_ONCE)()
     assert pace.refresh_s >= 0.25
+
+
+@pytest.mark.parametrize(("words", "otherwise"), [((), "status"), (("demo",), "demo --headless")])
+def test_no_console_is_opened_where_it_has_no_room(
+    words: tuple[str, ...],
+    otherwise: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("eaglemon.cli.tui.has_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("LINES", "5")
+    assert main.run(words) == 2
+    assert capsys.readouterr().err == (
+        "eaglemon: the terminal is 20x5: the console needs at least 40x10; "
+        f"enlarge it, or use eaglemon {otherwise}\n"
+    )

@@ -119,6 +119,14 @@ async def test_servers_are_sorted_by_any_column_and_turned_round() -> None:
         assert order() == newest
 
 
+async def test_the_living_come_before_the_ended() -> None:
+    servers_then = tuple(reversed(snapshots.FLEET.servers))
+    async with opened(replace(snapshots.FLEET, servers=servers_then)) as console:
+        keys = [row.key for row in servers(console)._rows if row.selectable]
+        assert keys == ["run-starting", "run-ready", "run-killed", "run-failed"]
+        assert servers(console).cursor_key == "run-starting"
+
+
 async def test_enter_and_o_open_the_server_and_escape_comes_back() -> None:
     async with opened(snapshots.FLEET) as console:
         for key in ("enter", "o"):

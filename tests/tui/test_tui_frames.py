@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from eaglemon.core.problems import Problem
 from eaglemon.core.views import Snapshot
 from tests.tui import snapshots
 from tests.tui.console import opened
+from tests.tui.fake_console import FakeConsole
 from tests.tui.frame import check_frame
 
 SIZES = {"80x24": (80, 24), "120x40": (120, 40), "200x50": (200, 50)}
@@ -51,7 +53,7 @@ async def test_server(name: str, size: str) -> None:
 async def test_server_tabs(name: str, tab: str) -> None:
     snapshot = snapshots.only(SERVERS[name])
     async with opened(snapshot, size=(80, 24), logs=(snapshots.LOG,)) as console:
-        await console.press("o", tab)
+        await console.press("2", "o", tab)
         check_frame(console.app, f"server-{name}-80x24-tab{tab}")
 
 
@@ -61,12 +63,12 @@ async def test_server_tabs(name: str, tab: str) -> None:
         ("fleet", ()),
         ("servers", ("2",)),
         ("start", ("2", "j", "o")),
-        ("accept", ("o", "2")),
-        ("speed", ("o", "3")),
-        ("log", ("o", "4")),
-        ("confirm", ("K",)),
+        ("accept", ("2", "o", "2")),
+        ("speed", ("2", "o", "3")),
+        ("log", ("2", "o", "4")),
+        ("confirm", ("2", "K")),
         ("launch", ("s",)),
-        ("probe", ("t",)),
+        ("probe", ("2", "t")),
         ("help", ("question_mark",)),
     ],
 )
@@ -83,6 +85,8 @@ async def test_small_terminal(name: str, keys: tuple[str, ...]) -> None:
 )
 async def test_dialogs(name: str, key: str, size: str) -> None:
     async with opened(snapshots.FLEET, size=SIZES[size]) as console:
+        if key in "Kt":
+            await console.press("2")
         await console.press(key)
         check_frame(console.app, f"dialog-{name}-{size}")
 
@@ -94,11 +98,52 @@ async def test_processes_are_shown_on_request() -> None:
 
 
 @pytest.mark.parametrize("width", [20, 40, 79, 80, 119, 120, 160])
-@pytest.mark.parametrize("height", [6, 12, 31, 32])
+@pytest.mark.parametrize("height", [6, 12, 32])
 async def test_no_size_is_refused(width: int, height: int) -> None:
     async with opened(snapshots.FLEET, size=(width, height), logs=(snapshots.LOG,)) as console:
         await console.press("o", "1", "2", "3", "4", "escape")
         assert console.text()
+
+
+async def test_a_terminal_too_small_says_so_until_it_is_enlarged() -> None:
+    async with opened(snapshots.FLEET, size=(80, 24)) as console:
+        await console.press("2")
+        before, focused = console.text(), console.app.focused
+        await console.pilot.resize_terminal(20, 5)
+        await console.settle()
+        words = [line.strip() for line in console.text().splitlines() if line.strip()]
+        assert words == ["20x5 is too small", "enlarge to 40x10"]
+        await console.press("K", "s")
+        await console.pilot.resize_terminal(60, 9)
+        await console.settle()
+        assert console.text().strip() == "60x9 is too small / enlarge to 40x10"
+        await console.pilot.resize_terminal(80, 24)
+        await console.settle()
+        # Keys meanwhile opened nothing.
+        assert (console.text(), console.app.focused) == (before, focused)
+
+
+async def test_a_dialog_too_gives_way_to_a_terminal_too_small() -> None:
+    async with opened(snapshots.FLEET, size=(80, 24)) as console:
+        await console.press("2", "K")
+        before = console.text()
+        await console.pilot.resize_terminal(39, 24)
+        await console.press("y")
+        assert console.text().strip() == "39x24 is too small / enlarge to 40x10"
+        await console.pilot.resize_terminal(80, 24)
+        await console.settle()
+        assert console.text() == before
+        assert console.called("stop") == []
+
+
+async def test_many_problems_leave_the_buttons_of_the_launch_form_in_sight() -> None:
+    problem = Problem(where="gpus", message="held by others " * 9, hint="wait for their end " * 9)
+    fake = FakeConsole(snapshots.FLEET, problems=[problem, problem])
+    async with opened(snapshots.FLEET, size=(80, 24), fake=fake) as console:
+        await console.press("s")
+        check_frame(console.app, "dialog-launch-problems-80x24")
+        await console.press("pagedown")
+        assert "--port 30000" in " ".join(console.text().replace("│", " ").split())
 
 
 async def test_resizing_switches_between_panes_and_tabs() -> None:

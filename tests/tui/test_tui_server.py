@@ -92,7 +92,7 @@ def test_log_lines_are_cleaned() -> None:
 
 async def test_digits_and_brackets_switch_tabs() -> None:
     async with opened(READY, size=(80, 24), logs=(snapshots.LOG,)) as console:
-        await console.press("o")
+        await console.press("2", "o")
         assert "took 5 m 31 s" in console.text()
         await console.press("2")
         assert "position 1" in console.text()
@@ -109,7 +109,7 @@ async def test_digits_and_brackets_switch_tabs() -> None:
 
 async def test_l_on_the_fleet_opens_the_log_tab() -> None:
     async with opened(READY, size=(80, 24), logs=(snapshots.LOG,)) as console:
-        await console.press("l")
+        await console.press("2", "l")
         assert "ready to roll" in console.text()
 
 

@@ -1,7 +1,8 @@
 """What the main screens share: status line, key line, and panels that become tabs when narrow."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from rich.console import RenderableType
 from textual.app import ComposeResult
 from textual.message import Message
 from textual.screen import Screen
@@ -9,10 +10,19 @@ from textual.widget import Widget
 
 from eaglemon.core.views import ServerView, Snapshot
 from eaglemon.tui.actions import Scene
+from eaglemon.tui.least_size import is_too_small, notice
 from eaglemon.tui.settings import Settings
 from eaglemon.tui.widgets.key_line import KeyLine
 from eaglemon.tui.widgets.status_line import StatusLine
 from eaglemon.tui.widgets.tab_line import TabLine
+
+_AROUND_BODY_ROWS = 4
+"""Border, an empty row and the buttons."""
+
+
+def keep_buttons_in_sight(screen: Screen[Any], body: Widget) -> None:
+    """Let the middle of a dialog scroll where it has no room above the row of buttons."""
+    body.styles.max_height = max(1, screen.size.height - _AROUND_BODY_ROWS)
 
 
 class ConsoleScreen(Screen[None]):
@@ -27,6 +37,9 @@ class ConsoleScreen(Screen[None]):
     SHORT_TABS: ClassVar[tuple[str, ...]]
     GROUPS: ClassVar[tuple[tuple[str, ...], ...]]
 
+    SERVERS_TAB: ClassVar[int | None] = None
+    """The tab, from 0, with the list in which a server is selected."""
+
     class SelectionChanged(Message):
         """Actions are about another server now."""
 
@@ -40,6 +53,12 @@ class ConsoleScreen(Screen[None]):
         self._status = StatusLine(settings.zone)
         self._keys = KeyLine()
         self._tabs = TabLine(self.TABS, self.SHORT_TABS)
+
+    def render(self) -> RenderableType:
+        """Draw the background, or why there is nothing on it."""
+        if is_too_small(*self.size):
+            return notice(*self.size)
+        return super().render()
 
     def compose(self) -> ComposeResult:
         """Lay out status, tabs, panels and keys."""
@@ -75,6 +94,16 @@ class ConsoleScreen(Screen[None]):
         return None if server is None else server.host
 
     @property
+    def hidden_servers_tab(self) -> int | None:
+        """The tab with the list of servers, from 0, where that is not in sight."""
+        wide = self.has_class("-wide")
+        return None if wide or self._tab == self.SERVERS_TAB else self.SERVERS_TAB
+
+    def on_resize(self) -> None:
+        """What is in sight may be something else now, and with it what keys can do."""
+        self.call_after_refresh(self.post_message, self.SelectionChanged())
+
+    @property
     def filtered(self) -> bool:
         """A filter or search line is shown."""
         return False
@@ -99,6 +128,7 @@ class ConsoleScreen(Screen[None]):
         """Show the tab with this number, counted from 0 and around the end."""
         self._tab = number % len(self.GROUPS)
         self._tabs.show(self._tab)
+        self.post_message(self.SelectionChanged())
         active = self.GROUPS[self._tab]
         for name in {name for group in self.GROUPS for name in group}:
             self.query_one(f"#{name}").set_class(name not in active, "-other-tab")

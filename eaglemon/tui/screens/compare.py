@@ -18,6 +18,7 @@ from eaglemon.core.views import ServerView
 from eaglemon.errors import EaglemonError, UsageError
 from eaglemon.tui.columns import lines, plain
 from eaglemon.tui.experiment_panels import outlook_lines
+from eaglemon.tui.screens.base import keep_buttons_in_sight
 from eaglemon.tui.settings import Settings
 
 _WIDTH = 82
@@ -102,6 +103,10 @@ class CompareDialog(ModalScreen[ExperimentPlan | None]):
         self.query_one(".dialog").border_title = Content("Compare: restart, measure, decide")
         self.query_one("#b").focus()
         self._look_ahead()
+
+    def on_resize(self) -> None:
+        """The middle scrolls; the buttons below it always have their place."""
+        keep_buttons_in_sight(self, self.query_one("#compare-body"))
 
     def on_select_changed(self, event: Select.Changed) -> None:
         """Look ahead again."""

@@ -25,6 +25,8 @@ class FleetScreen(ConsoleScreen):
     SHORT_TABS: ClassVar[tuple[str, ...]] = ("Hosts", "Srv")
     GROUPS: ClassVar[tuple[tuple[str, ...], ...]] = (("hosts",), ("fleet-right", "servers"))
 
+    SERVERS_TAB = 1
+
     class HostChosen(Message):
         """A host is to be opened."""
 
@@ -66,13 +68,16 @@ class FleetScreen(ConsoleScreen):
         return bool(self._filter.display)
 
     def current_host(self) -> str | None:
-        """Return the name of the host under the cursor."""
+        """Return the name of the host under the cursor, or of the server where only those are."""
+        server = self.current_server()
+        if server is not None and not self.has_class("-wide"):
+            return server.host
         key = self._hosts.cursor_key
         return None if key is None else host_of(key)
 
     def current_server(self) -> ServerView | None:
-        """Return the server under the cursor."""
-        key = self._servers.cursor_key
+        """Return the server under the cursor, where that is in sight."""
+        key = self._servers.cursor_key if self.hidden_servers_tab is None else None
         return None if key is None else self._snapshot.server(key)
 
     def show(self, snapshot: Snapshot) -> None:

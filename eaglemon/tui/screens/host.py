@@ -29,6 +29,7 @@ class HostScreen(ConsoleScreen):
         ("host-right", "users"),
         ("host-right", "servers"),
     )
+    SERVERS_TAB = 2
 
     def __init__(self, api: Eaglemon, host: str, settings: Settings) -> None:
         super().__init__(settings)
@@ -67,8 +68,8 @@ class HostScreen(ConsoleScreen):
         self.run_worker(self._ask_foreign(), group="foreign", exclusive=True)
 
     def current_server(self) -> ServerView | None:
-        """Return the server under the cursor."""
-        key = self._servers.cursor_key
+        """Return the server under the cursor, where that is in sight."""
+        key = self._servers.cursor_key if self.hidden_servers_tab is None else None
         return None if key is None else self._snapshot.server(key)
 
     def current_host(self) -> str | None:
@@ -88,7 +89,7 @@ class HostScreen(ConsoleScreen):
 
     def on_resize(self) -> None:
         """Lines are made for a width."""
-        self.call_after_refresh(self.show, self._snapshot)
+        self.call_after_refresh(lambda: self.show(self._snapshot))
 
     def _draw(self, host: HostView) -> None:
         width = self.size.width

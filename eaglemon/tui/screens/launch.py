@@ -18,6 +18,7 @@ from eaglemon.core.views import LaunchPlan
 from eaglemon.errors import EaglemonError
 from eaglemon.tui import launch_form
 from eaglemon.tui.columns import lines, plain
+from eaglemon.tui.screens.base import keep_buttons_in_sight
 from eaglemon.tui.settings import Settings
 
 _FIELDS = (
@@ -36,6 +37,8 @@ class LaunchScreen(ModalScreen[str | None]):
         Binding("escape", "leave", show=False),
         Binding("ctrl+s", "launch", show=False, priority=True),
         Binding("ctrl+f", "force", show=False, priority=True),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
     ]
 
     def __init__(self, api: Eaglemon, settings: Settings, *, host: str | None) -> None:
@@ -88,6 +91,15 @@ class LaunchScreen(ModalScreen[str | None]):
         self.query_one(".dialog").border_title = Content("Start a server")
         self._fill(self._profile())
         self.query_one("#profile").focus()
+
+    def on_resize(self) -> None:
+        """The middle scrolls; the buttons below it always have their place."""
+        keep_buttons_in_sight(self, self.query_one("#launch-body"))
+
+    def action_page(self, direction: int) -> None:
+        """Scroll to what stands against the launch, and back."""
+        body = self.query_one("#launch-body")
+        body.scroll_relative(y=direction * max(1, body.size.height - 2), animate=False)
 
     def on_select_changed(self, event: Select.Changed) -> None:
         """Another profile fills the form anew; another host is checked."""

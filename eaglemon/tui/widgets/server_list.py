@@ -18,7 +18,7 @@ _PROGRESS_WIDTH = 12
 
 
 class ServerList(RowList):
-    """Servers of a snapshot, newest first unless sorted otherwise."""
+    """Servers of a snapshot, the living newest first, then the ended, unless sorted otherwise."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 (Textual's own name)
         super().__init__(id=id)
@@ -46,7 +46,11 @@ class ServerList(RowList):
 
     def _in_order(self, servers: tuple[ServerView, ...]) -> tuple[ServerView, ...]:
         _, key = _ORDERS[self._order]
-        ordered = servers if key is None else tuple(sorted(servers, key=key))
+        if key is None:
+            by_age = servers[::-1] if self._inverted else servers
+            # One that can be acted on is never below the dead.
+            return tuple(sorted(by_age, key=lambda server: server.state.ended))
+        ordered = tuple(sorted(servers, key=key))
         return ordered[::-1] if self._inverted else ordered
 
     def show(self, snapshot: Snapshot, *, filter_text: str = "", empty: str = "") -> None:
@@ -90,7 +94,7 @@ def _speed(server: ServerView) -> float:
 
 
 _ORDERS: tuple[tuple[str, Callable[[ServerView], Any] | None], ...] = (
-    ("age, newest first", None),
+    ("age, newest first, the ended last", None),
     ("state", lambda s: list(ServerState).index(s.state)),
     ("name", lambda s: s.name),
     ("host", lambda s: s.host),
