@@ -45,7 +45,7 @@ def test_restart_waits_for_the_new_server(run: CommandLine) -> None:  # noqa: F8
         again = f"{SERVER}-again"
         console.servers[again] = server(id=again)
 
-    result = run("restart", "sglang", prepare=known)
+    result = run("restart", SERVER, prepare=known)
     assert result.code == 0
     assert f"started {SERVER}-again" in result.err
 
