@@ -316,7 +316,7 @@ async def test_an_agent_is_not_forwarded(shared: Sshd) -> None:
 
 async def test_one_channel_of_the_server_is_enough(tmp_path: Path) -> None:
     """MaxSessions counts commands: the agent is one, and connections through it are none."""
-    async with sshd(tmp_path / "sshd", extra=["MaxSessions 1"]) as server:
+    async with sshd(tmp_path / "sshd", extra=["MaxSessions 1", "MaxStartups 100"]) as server:
         transport = SshTransport(server.spec())
         link = await AgentLink.open(transport, env=server.spec().env)
         try:
