@@ -1,7 +1,7 @@
 """Figures as text: memory, durations, rates, shares and clock times for screens and tables.
 
 Every function takes ``None`` for "not known" and gives ``-`` for it, never a zero.
-Results have no padding; columns right-align them to the widths named here.
+Results have no padding; columns right-align them.
 """
 
 from datetime import UTC, datetime, tzinfo
@@ -9,9 +9,6 @@ from datetime import UTC, datetime, tzinfo
 UNKNOWN = "-"
 
 GIB = 1024**3
-
-MEMORY_PAIR_WIDTH = 13
-"""Widest ``used/total`` of GPU memory in GiB, ``9999.9/9999.9``."""
 
 
 def gib(size_bytes: float | None) -> str:

@@ -48,7 +48,6 @@ _COLOURS = (
     "boost",
 )
 _NUMBERS = ("luminosity_spread", "text_alpha")
-_FALLBACK = "textual-dark"
 
 
 def parse_theme(name: str, text: str) -> Theme:
