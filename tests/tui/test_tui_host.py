@@ -9,7 +9,8 @@ from eaglemon.core.gpu_history import GpuHistory
 from eaglemon.core.hosts import MigInstance
 from eaglemon.core.profiles import Profile
 from eaglemon.core.views import Snapshot
-from eaglemon.tui.host_panels import gpu_lines, process_lines, title_line
+from eaglemon.tui.gpu_panels import gpu_lines
+from eaglemon.tui.host_panels import process_lines, title_line
 from eaglemon.tui.screens.host import HostScreen
 from eaglemon.tui.screens.server import ServerScreen
 from tests.tui import snapshots
@@ -101,7 +102,7 @@ def test_troubles_of_a_gpu_are_words() -> None:
         "clocks held back: power cap",
         "2 uncorrected memory errors",
         "XID 79",
-        "MIG 1g.5gb",
+        "MIG -:- 1g.5gb",
         "✗ GPU is lost",
         "2 are in a VM",
     ):
@@ -112,11 +113,11 @@ def test_troubles_of_a_gpu_are_words() -> None:
 def test_what_is_not_known_of_a_host_is_said() -> None:
     nothing = snapshots.DOWN
     assert "no sample" in gpu_lines(nothing, 60)[-1].plain
-    assert process_lines(nothing, {}, 60)[0].plain == "not known yet"
+    assert process_lines(nothing, (), 60)[0].plain == "not known yet"
     assert "DOWN" in title_line(nothing, 60).plain
     assert HOST.sample is not None
     blind = replace(HOST, sample=replace(HOST.sample, processes=(), processes_known=False))
-    assert process_lines(blind, {}, 60)[0].plain == "the driver does not tell"
+    assert process_lines(blind, (), 60)[0].plain == "the driver does not tell"
 
 
 async def test_restart_asks_and_shows_the_new_server() -> None:

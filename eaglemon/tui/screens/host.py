@@ -10,7 +10,7 @@ from eaglemon.app.api import Eaglemon
 from eaglemon.core.foreign import ForeignServer
 from eaglemon.core.views import HostView, ServerView, Snapshot
 from eaglemon.errors import EaglemonError
-from eaglemon.tui import host_panels
+from eaglemon.tui import gpu_panels, host_panels
 from eaglemon.tui.columns import lines
 from eaglemon.tui.screens.base import ConsoleScreen
 from eaglemon.tui.settings import Settings
@@ -97,12 +97,13 @@ class HostScreen(ConsoleScreen):
         half = (width // 2 if wide else width) - 6
         self._title.show(host_panels.title_line(host, width - 2))
         age = host_panels.age_of(host)
-        set_title(self._gpus, f"GPUs ─ busy and memory, 0 to 100 %{age}")
-        self._gpu_lines.show(lines(host_panels.gpu_lines(host, half)))
-        names = {server.id: server.name for server in self._snapshot.servers}
-        rows = host_panels.process_lines(host, names, half)
+        set_title(self._gpus, gpu_panels.title(host, half, age))
+        self._gpu_lines.show(lines(gpu_panels.gpu_lines(host, half)))
+        mine = [server for server in self._snapshot.servers if server.host == self.host]
+        # Others come first: below many processes they would be out of sight.
+        rows = host_panels.foreign_lines(self._foreign, self._foreign_error, half)
         rows += [Content("")]
-        rows += host_panels.foreign_lines(self._foreign, self._foreign_error, half)
+        rows += host_panels.process_lines(host, mine, half, self._foreign or ())
         self._user_lines.show(lines(rows))
 
     async def _ask_foreign(self) -> None:

@@ -8,7 +8,8 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from eaglemon.core import units
-from eaglemon.core.hosts import GpuProcess, GpuSample, LinkState
+from eaglemon.core.gpu_history import GpuTrace, sparkline
+from eaglemon.core.hosts import GpuProcess, GpuSample, LinkState, MigInstance
 from eaglemon.core.views import HostView, Snapshot
 from eaglemon.tui.columns import (
     first_that_fits,
@@ -20,6 +21,7 @@ from eaglemon.tui.columns import (
     spread,
     wrapped,
 )
+from eaglemon.tui.gpu_panels import host_notes, instance_name, last_known, troubles
 from eaglemon.tui.looks import LINK_LOOKS
 from eaglemon.tui.widgets.row_list import Row, RowList
 
@@ -28,6 +30,10 @@ _INDEX_WIDTH = 3
 _PAIR_WIDTH = 11
 _LONGEST_BAR = 40
 _SHORTEST_HOLDER = 12
+_PAST_FROM = 60
+"""Room beside the figures from which on the past of each GPU is drawn."""
+_PAST = 24
+"""Columns of it: two minutes."""
 
 
 class HostList(RowList):
@@ -84,28 +90,53 @@ class HostList(RowList):
         gpus = host.sample.gpus if host.sample else ()
         arrow = "▸ " if folded or not gpus else "▾ "
         yield Row(f"host/{host.name}", _host_line(host, arrow, width))
-        problem = host.detail if host.state is not LinkState.UP else ""
-        if host.sample and host.sample.driver_error:
-            problem = f"driver: {host.sample.driver_error}"
-        elif not problem and host.facts and host.facts.nvml_error:
-            problem = f"no GPU data: {host.facts.nvml_error}"
-        for number, line in enumerate(wrapped(problem, width - 4)):
-            yield Row(
-                f"note/{host.name}/{number}",
-                Content.styled(f"    {line}", "$quiet"),
-                selectable=False,
-            )
+        for number, line in enumerate(wrapped(_problem(host), width - 4)):
+            yield _note(f"note/{host.name}/{number}", f"    {line}", width)
         if folded:
             return
-        stale = host.state in {LinkState.STALE, LinkState.DOWN}
-        names = {server.id: server.name for server in self._snapshot.servers}
+        for number, note in enumerate(host_notes(host)):
+            yield _note(f"about/{host.name}/{number}", f"    • {note}", width)
         for gpu in gpus:
-            holders = [p for p in _processes(host) if p.gpu_uuid == gpu.uuid]
-            yield Row(f"gpu/{host.name}/{gpu.index}", plan.gpu(gpu, holders, names, stale=stale))
-            if self._processes:
-                for process in holders:
-                    key = f"process/{host.name}/{gpu.index}/{process.pid}"
-                    yield Row(key, _process_line(process, names, width), selectable=False)
+            yield from self._gpu_rows(host, gpu, width, plan)
+
+    def _gpu_rows(
+        self, host: HostView, gpu: GpuSample, width: int, plan: "_Columns"
+    ) -> Iterator[Row]:
+        names = {server.id: server.name for server in self._snapshot.servers}
+        holders = [p for p in _processes(host) if p.gpu_uuid == gpu.uuid]
+        trace = host.history.get(gpu.uuid)
+        place = f"{host.name}/{gpu.index}"
+        if gpu.error is None:
+            stale = host.state in {LinkState.STALE, LinkState.DOWN}
+            row = plan.gpu(gpu, trace, holders, names, stale=stale)
+        else:
+            row = _lost(gpu, last_known(trace, host.sample.at if host.sample else 0.0), width)
+        yield Row(f"gpu/{place}", row)
+        for number, part in enumerate(gpu.mig or ()):
+            yield Row(f"mig/{place}/{number}", plan.mig(part), selectable=False)
+        if odd := troubles(gpu):
+            yield _note(f"odd/{place}", f"    ▲ {'; '.join(odd)}", width, "$state-warning")
+        if self._processes:
+            for process in holders:
+                line = _process_line(process, names, width)
+                yield Row(f"process/{place}/{process.pid}", line, selectable=False)
+
+
+def _note(key: str, text: str, width: int, style: str = "$quiet") -> Row:
+    return Row(key, left(text, width, style), selectable=False)
+
+
+def _problem(host: HostView) -> str:
+    """Return what is wrong with a host, and when it is tried again."""
+    problem = host.detail if host.state is not LinkState.UP else ""
+    if host.sample and host.sample.driver_error:
+        problem = f"driver: {host.sample.driver_error}"
+    elif not problem and host.facts and host.facts.nvml_error:
+        problem = f"no GPU data: {host.facts.nvml_error}"
+    if host.next_try_s is None:
+        return problem
+    # In whole seconds: a line that changes more often would be drawn again for nothing.
+    return f"{problem}{'; ' if problem else ''}next try in {host.next_try_s:.0f} s, r tries now"
 
 
 def host_of(key: str) -> str:
@@ -124,8 +155,14 @@ class _Columns:
         self.bar = max(4, min(_LONGEST_BAR, rest))
         if rest > _LONGEST_BAR // 2 + _SHORTEST_HOLDER + 2:
             self.bar = min(_LONGEST_BAR, max(_LONGEST_BAR // 2, rest - 30))
+        self.past = 0
+        if rest >= _PAST_FROM:
+            self.past = _PAST
+            rest -= _PAST + 2
+            self.bar = _LONGEST_BAR // 2
         spare = rest - self.bar - 2
         self.holder = spare if spare >= _SHORTEST_HOLDER else 0
+        self.rest_of_mig = max(0, width - (_INDEX_WIDTH + 1) - self.bar - (1 + _PAIR_WIDTH) - 2)
 
     def header(self) -> Content:
         parts = ["  #", " ", "memory".ljust(self.bar), " ", "GiB".rjust(_PAIR_WIDTH), " ", " util"]
@@ -133,6 +170,8 @@ class _Columns:
             parts.append("   °C")
         if self.power:
             parts.append("      W")
+        if self.past:
+            parts.append(f"  {'busy, last 2 m':<{self.past}}")
         if self.holder:
             parts.append("  held by")
         return Content("".join(parts))
@@ -140,14 +179,13 @@ class _Columns:
     def gpu(
         self,
         gpu: GpuSample,
+        trace: GpuTrace | None,
         holders: list[GpuProcess],
         names: dict[str, str],
         *,
         stale: bool,
     ) -> Content:
         index = right(str(gpu.index), _INDEX_WIDTH, "$quiet")
-        if gpu.error is not None:
-            return joined(index, " ", Content.styled(f"✗ {plain(gpu.error)}", "$state-failed"))
         figures = "$quiet" if stale else ""
         parts: list[Content | str] = [
             index,
@@ -166,10 +204,35 @@ class _Columns:
             parts.append(right(_whole(gpu.temperature_c), 5, figures))
         if self.power:
             parts.append(right(_whole(gpu.power_w), 7, figures))
+        if self.past:
+            percents = trace.utilisation_percent if trace is not None else ()
+            drawn = sparkline(percents, 100.0, self.past)
+            parts += ["  ", Content.styled(drawn, "$chart-speed on $bar-track")]
         if self.holder:
             parts.append("  ")
             parts.append(left(_holders(holders, names), self.holder, "$quiet"))
         return joined(*parts)
+
+    def mig(self, part: MigInstance) -> Content:
+        """Return a MIG instance as a row of its GPU, its figures below those of the GPU."""
+        used, total = part.memory_used_bytes, part.memory_total_bytes
+        return joined(
+            " " * (_INDEX_WIDTH + 1),
+            memory_bar(used, total, self.bar),
+            " ",
+            right(units.gib_pair(used, total), _PAIR_WIDTH),
+            "  ",
+            left(instance_name(part), self.rest_of_mig, "$quiet"),
+        )
+
+
+def _lost(gpu: GpuSample, last: str, width: int) -> Content:
+    """Return the row of a GPU that cannot be read: why, and what it showed last."""
+    index = right(str(gpu.index), _INDEX_WIDTH, "$quiet")
+    why = Content.styled(f" ✗ {plain(gpu.error or '')}", "bold $state-failed")
+    told = Content.styled(f" · {last}" if last else "", "$state-failed")
+    short = Content.styled(f" · {last.partition(',')[0]}" if last else "", "$state-failed")
+    return first_that_fits(width, joined(index, why, told), joined(index, why, short))
 
 
 def _host_line(host: HostView, arrow: str, width: int) -> Content:
