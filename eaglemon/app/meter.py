@@ -19,6 +19,7 @@ KEPT_S = 120.0
 HISTORY_POINTS = 900
 LINE_FRESH_S = 60.0
 """A log line's figures are shown as live no longer than this."""
+KEPT_LINES = 8192
 COLLAPSED_BELOW, COLLAPSED_STEPS = 1.1, 20
 """An accept length below this, over this many steps or more, is no longer chance."""
 
@@ -39,8 +40,10 @@ class Meter:
         self._window = CounterWindow(KEPT_S)
         self._gauges: Gauges | None = None
         self._gauges_at = 0.0
-        self._line: DecodeStats | None = None
-        self._line_at = 0.0
+        self._lines: deque[tuple[float, DecodeStats]] = deque(maxlen=KEPT_LINES)
+        # One engine tells load and acceptance in lines of their own.
+        self._load_line: tuple[float, DecodeStats] | None = None
+        self._accept_line: tuple[float, DecodeStats] | None = None
         self.accept_history: deque[tuple[float, float]] = deque(maxlen=HISTORY_POINTS)
         self.tok_s_history: deque[tuple[float, float]] = deque(maxlen=HISTORY_POINTS)
         self.missing = ""
@@ -66,11 +69,18 @@ class Meter:
 
     def line_seen(self, stats: DecodeStats, *, at: float, wall: float) -> None:
         """Take the figures of a periodic log line."""
-        self._line, self._line_at = stats, at
+        self._lines.append((at, stats))
         if stats.accept_length is not None:
+            self._accept_line = (at, stats)
             self.accept_history.append((wall, stats.accept_length))
-        if stats.tok_s is not None and self._gauges is None:
-            self.tok_s_history.append((wall, stats.tok_s))
+        if stats.tok_s is not None:
+            self._load_line = (at, stats)
+            if self._gauges is None:
+                self.tok_s_history.append((wall, stats.tok_s))
+
+    def lines_since(self, at: float) -> tuple[DecodeStats, ...]:
+        """Return the figures of the log lines that were read after ``at``."""
+        return tuple(stats for read_at, stats in self._lines if read_at > at)
 
     def acceptance(self, now: float, *, since: str = "since ready") -> AcceptanceView | None:
         """Return the acceptance of the last minute; ``None`` where there was nothing to accept.
@@ -123,28 +133,28 @@ class Meter:
                     if (rate := delta.rate(_TOKENS)) is not None
                 ),
             )
-        line = self._line
-        if line is not None and now - self._line_at <= LINE_FRESH_S:
+        if self._load_line is not None and now - self._load_line[0] <= LINE_FRESH_S:
+            read_at, line = self._load_line
             return LoadView(
                 tok_s=line.tok_s,
                 running=line.running,
                 waiting=line.waiting,
                 kv_used_fraction=line.kv_used_fraction,
                 source="log line",
-                age_s=now - self._line_at,
+                age_s=now - read_at,
             )
         return None
 
     def _told_by_engine(self, now: float) -> tuple[float, tuple[float, ...], str, float] | None:
         """Return length, positions, source and age of what the engine says of its own interval."""
-        gauges, line = self._gauges, self._line
+        gauges = self._gauges
         # The gauge keeps its last value for ever: it is live only while requests run.
         if gauges is not None and gauges.accept_length and gauges.running and not self.missing:
             return gauges.accept_length, (), "gauge", now - self._gauges_at
-        if line is not None and line.accept_length is not None:
-            age_s = now - self._line_at
-            if age_s <= LINE_FRESH_S:
-                return line.accept_length, line.per_position, "log line", age_s
+        if self._accept_line is not None:
+            read_at, line = self._accept_line
+            if now - read_at <= LINE_FRESH_S and line.accept_length is not None:
+                return line.accept_length, line.per_position, "log line", now - read_at
         return None
 
     def _tok_s(self, now: float) -> float | None:

@@ -83,6 +83,7 @@ class Answer:
             prompt_tokens=end.prompt_tokens if end else None,
             counts=end.counts if end else None,
             error=error,
+            request_id=end.request_id if end else None,
         )
 
     def _decode(self, event: SseEvent, at_s: float, *, count: bool) -> bool:

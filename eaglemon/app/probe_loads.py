@@ -251,5 +251,7 @@ def _call(target: ProbeTarget, plan: ProbePlan, prompt: str) -> HttpCall:
             max_tokens=plan.max_tokens,
             temperature=plan.temperature,
             ignore_eos=plan.ignore_eos,
+            # A greedy answer needs none, and some engines sample slower with one.
+            seed=plan.seed if plan.temperature > 0 else None,
         )
     )

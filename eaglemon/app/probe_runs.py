@@ -69,6 +69,7 @@ class ProbeRuns:
             port=keeper.profile.port,
             host=keeper.host,
             api_key=str(key) if key else None,
+            lines_since=keeper.meter.lines_since if keeper.profile.speculation else None,
         )
         return await self._run(target, plan, show)
 

@@ -1,10 +1,12 @@
 """A server as a probe sees it: an engine at an address of a host, started by us or not."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from eaglemon.app.host import Host
+from eaglemon.core.phases import DecodeStats
 from eaglemon.engines import ENGINES
 from eaglemon.engines.base import Engine
 from eaglemon.errors import ProbeError, UsageError
@@ -27,6 +29,9 @@ class ProbeTarget:
     port: int
     host: Host
     api_key: str | None = None
+    lines_since: Callable[[float], tuple[DecodeStats, ...]] | None = None
+    """Figures of the server's log lines read after a moment of the monotonic clock; ``None``
+    where its log is not read or it does not speculate."""
 
     def new_http(self) -> HttpClient:
         """Return a client with connections of its own; raises ``HostError``."""

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from eaglemon.app.probe_loads import ConsoleLoad, HostLoad, Load
 from eaglemon.app.probe_target import ProbeTarget
 from eaglemon.app.server_metrics import read_gauges
+from eaglemon.core.log_figures import LinesAcceptance, acceptance_of
 from eaglemon.core.probe import (
     GeneratorHealth,
     LiveCounts,
@@ -19,6 +20,7 @@ from eaglemon.core.probe import (
     RequestRecord,
     figures_of,
     planned_requests,
+    without_prompts,
 )
 from eaglemon.core.speculation import AcceptCounts
 from eaglemon.core.units import plural
@@ -53,6 +55,7 @@ class Probe:
     ) -> None:
         self._target = target
         self._plan = plan
+        self._shown_plan = without_prompts(plan)
         self._clock = clock
         self._tell = show
         self._load: Load = (
@@ -117,8 +120,12 @@ class Probe:
         self._started = self._clock.monotonic()
         await self._send(plan.warmup, plan.requests, state="running")
         counted = await self._counted_since(before)
+        told = counted is not None or any(record.counts is not None for record in self._records)
+        lines = None if told else await self._lines_since(self._started)
         self._notes += self._trust()
-        return figures_of(self._records, users=plan.concurrency, counter_difference=counted)
+        return figures_of(
+            self._records, users=plan.concurrency, counter_difference=counted, log_lines=lines
+        )
 
     async def _send(self, first: int, count: int, *, state: str) -> None:
         self._live.clear()
@@ -213,6 +220,20 @@ class Probe:
             return after.accept.since(before.accept)
         return None
 
+    async def _lines_since(self, at: float) -> LinesAcceptance | None:
+        """Return what the server's log says of the acceptance, its last line awaited."""
+        if self._target.lines_since is None:
+            return None
+        await self._clock.sleep(self._target.engine.measuring.log_settle_s)
+        found = acceptance_of(self._target.lines_since(at))
+        if found is not None:
+            self._notes.append(
+                f"the accept length is that of {plural(found.lines, 'log line')}: neither the "
+                "answers nor counters tell it, and the first and the last line reach beyond "
+                "the probe"
+            )
+        return found
+
     def _trust(self) -> list[str]:
         """Return what limits the trust in the figures."""
         notes = []
@@ -262,7 +283,7 @@ class Probe:
         elapsed = self._clock.monotonic() - self._started
         progress = ProbeProgress(
             server_id=self._target.id,
-            plan=self._plan,
+            plan=self._shown_plan,
             state=state,
             done=len(self._records),
             elapsed_s=elapsed,

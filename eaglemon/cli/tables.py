@@ -119,8 +119,10 @@ def _load(probe: ProbeProgress) -> str:
 
 
 def _acceptance(figures: ProbeFigures, probe: ProbeProgress) -> str:
-    if figures.counts is None:
+    if figures.accept_length is None:
         return f"{UNKNOWN} (no speculation seen)"
+    if figures.counts is None:
+        return f"{length(figures.accept_length)} (from {figures.accept_source})"
     accept_rate = percent(figures.counts.accept_rate)
     return f"{length(figures.accept_length)} (rate {accept_rate}, from {figures.accept_source})"
 

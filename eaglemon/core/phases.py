@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from eaglemon.core.speculation import AcceptCounts
+
 
 class Phase(StrEnum):
     """The phases of a start-up, in the order in which they occur (not every engine has all)."""
@@ -92,6 +94,8 @@ class DecodeStats:
     running: int | None = None
     waiting: int | None = None
     kv_used_fraction: float | None = None
+    counts: AcceptCounts | None = None
+    """What the line's interval counted, where it says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

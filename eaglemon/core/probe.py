@@ -4,13 +4,15 @@ Raw observations are kept and figures derived, so a definition can be corrected 
 All times are seconds; request times count from the moment the request was sent.
 """
 
+import hashlib
 import math
 import random
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from eaglemon.core.log_figures import LinesAcceptance
 from eaglemon.core.speculation import AcceptCounts, add_counts
 
 LAG_LIMIT_S = 0.003
@@ -33,7 +35,10 @@ class ProbePlan:
 
     workload: str
     prompts: tuple[Prompt, ...]
-    """Used in turn; fewer prompts than requests repeat, each time with another nonce."""
+    """Used in turn; fewer prompts than requests repeat, each time with another nonce. Results
+    leave them out (``without_prompts``)."""
+    prompts_sha256: str = ""
+    """In results: which prompts they were."""
     requests: int
     concurrency: int
     warmup: int = 2
@@ -49,7 +54,8 @@ class ProbePlan:
     duration_s: float | None = None
     """No request begins later than this; ``None``: all ``requests`` are sent."""
     seed: int | None = None
-    """Shuffles the prompts, the same for the same seed; ``None`` keeps their order."""
+    """Shuffles the prompts, the same for the same seed, and is the engine's sampling seed where
+    the temperature is above 0; ``None`` keeps their order and lets the engine draw."""
     flush: bool = False
     """Empty the server's prefix cache before the warm-up."""
     from_host: bool = True
@@ -81,6 +87,16 @@ def planned_requests(plan: ProbePlan, *, first: int, count: int) -> tuple[Planne
         )
         for number in range(count)
     )
+
+
+def without_prompts(plan: ProbePlan) -> ProbePlan:
+    """Return the plan as results tell it: with a hash of its prompts instead of their texts."""
+    digest = hashlib.sha256()
+    for prompt in plan.prompts:
+        for part in (prompt.id, prompt.text):
+            data = part.encode()
+            digest.update(b"%d:%s" % (len(data), data))
+    return replace(plan, prompts=(), prompts_sha256=digest.hexdigest())
 
 
 class RequestStatus(StrEnum):
@@ -117,6 +133,8 @@ class RequestRecord:
     counts: AcceptCounts | None = None
     """The engine's own per-request speculation figures, where it tells them."""
     error: str | None = None
+    request_id: str | None = None
+    """The engine's own, as in its log."""
 
     @property
     def ttft_s(self) -> float | None:
@@ -207,7 +225,7 @@ class ProbeFigures:
     per_position: tuple[float, ...] = ()
     """Survival: share of verify steps in which the first i+1 draft tokens were all accepted."""
     accept_source: str | None = None
-    """Where ``counts`` comes from: ``per-request answers`` or ``counter difference``."""
+    """Where it comes from: ``per-request answers``, ``counter difference`` or ``log lines``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,11 +261,13 @@ def figures_of(
     *,
     users: int | None = None,
     counter_difference: AcceptCounts | None = None,
+    log_lines: LinesAcceptance | None = None,
 ) -> ProbeFigures:
     """Return the figures over ``records``.
 
     The engine's per-request answers come first; where no request told any, the difference of
-    the server's counters is used. Sums are over requests that ended well. ``users`` is how many
+    the server's counters is used, and then its log lines, which may tell an accept length
+    without counts. Sums are over requests that ended well. ``users`` is how many
     requests were under way at a time; without it the steady part is not known.
     """
     ok = [record for record in records if record.status is RequestStatus.OK]
@@ -259,6 +279,9 @@ def figures_of(
     source = "per-request answers" if counts is not None else None
     if counts is None and counter_difference is not None and counter_difference.steps > 0:
         counts, source = counter_difference, "counter difference"
+    length = counts.accept_length if counts is not None else None
+    if counts is None and log_lines is not None:
+        counts, length, source = log_lines.counts, log_lines.accept_length, "log lines"
     gaps = [
         later.at_s - earlier.at_s
         for record in ok
@@ -279,7 +302,7 @@ def figures_of(
         ttft_s=spread([r.ttft_s for r in ok if r.ttft_s is not None]),
         chunk_gap_s=spread(gaps),
         counts=counts,
-        accept_length=counts.accept_length if counts else None,
+        accept_length=length,
         per_position=counts.survival if counts else (),
         accept_source=source,
     )

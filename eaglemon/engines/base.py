@@ -37,6 +37,8 @@ class GenerateRequest:
     temperature: float = 0.0
     ignore_eos: bool = False
     stream: bool = True
+    seed: int | None = None
+    """Of the engine's sampling; it matters where ``temperature`` is above 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,7 @@ class AnswerSeen:
     prompt_tokens: int | None = None
     finish_reason: str | None = None
     counts: AcceptCounts | None = None
+    request_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +116,8 @@ class Measuring:
     """What the engine's list of models names as the owner of a model: tells engines apart."""
     flush: HttpCall
     """Empties the prefix cache of an idle server."""
+    log_settle_s: float
+    """A log line with figures of what has just ended comes no later than this."""
     forced_acceptance: str | None = None
     """Environment variable that makes up an accept length while verifying for real."""
 

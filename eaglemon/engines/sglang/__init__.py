@@ -45,6 +45,7 @@ class SglangEngine:
         owner="sglang",
         # Without the wait it refuses while the last request is still being tidied away.
         flush=HttpCall(method="POST", path="/flush_cache?timeout=10"),
+        log_settle_s=1.0,
         forced_acceptance="SGLANG_SIMULATE_ACC_LEN",
     )
     metrics_hint = "start the server with --enable-metrics"

@@ -23,19 +23,21 @@ _PROPOSED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_tok
 
 
 def generate_call(request: GenerateRequest) -> HttpCall:
-    """Return the native call: only it tells the verify steps of a request."""
+    """Return the native call: only it tells the verify steps of a request.
+
+    Releases 0.5.16 and 0.5.23 use the seed with ``--enable-deterministic-inference`` only.
+    """
+    sampling: dict[str, object] = {
+        "max_new_tokens": request.max_tokens,
+        "temperature": request.temperature,
+        "ignore_eos": request.ignore_eos,
+    }
+    if request.seed is not None:
+        sampling["sampling_seed"] = request.seed
     return HttpCall(
         method="POST",
         path="/generate",
-        body={
-            "text": request.prompt,
-            "sampling_params": {
-                "max_new_tokens": request.max_tokens,
-                "temperature": request.temperature,
-                "ignore_eos": request.ignore_eos,
-            },
-            "stream": request.stream,
-        },
+        body={"text": request.prompt, "sampling_params": sampling, "stream": request.stream},
     )
 
 
@@ -87,6 +89,7 @@ class SglangDecoder:
                 prompt_tokens=self._meta.get("prompt_tokens"),
                 finish_reason=reason.get("type"),
                 counts=request_counts(self._meta),
+                request_id=_text(self._meta.get("id")),
             )
         ]
 
@@ -146,6 +149,10 @@ def _over_ranks(metrics: Metrics, name: str) -> float | None:
         copy = sample.labels.get("dp_rank", "")
         copies[copy] = max(sample.value, copies.get(copy, sample.value))
     return sum(copies.values()) if copies else None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _whole(value: float | None) -> int | None:

@@ -48,6 +48,7 @@ class VllmEngine:
         count_paths=(("usage", "completion_tokens"),),
         owner="vllm",
         flush=HttpCall(method="POST", path="/reset_prefix_cache"),
+        log_settle_s=11.0,  # It writes one every 10 s.
     )
     metrics_hint = "start the server without --disable-log-stats"
     health_generates = False

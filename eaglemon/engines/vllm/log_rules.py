@@ -5,6 +5,7 @@ import re
 from eaglemon.core.diagnosis import REQUESTS_CUT
 from eaglemon.core.logs import Line, LogRule
 from eaglemon.core.phases import DecodeStats, LogReady, Phase, PhaseEntered, PhaseProgress
+from eaglemon.core.speculation import AcceptCounts
 from eaglemon.engines.faults import (
     COMMON_RULES,
     GENERAL,
@@ -37,6 +38,7 @@ _POSITIONS = re.compile(
     rb"Per-position acceptance rate: (%(n)b(?:, %(n)b)*)(?!\.?\d)" % {b"n": _SHARE}
 )
 _RATE = re.compile(rb"raft acceptance rate: " + _N + rb"%")
+_COUNTED = re.compile(rb"Accepted: (\d{1,15}) tokens, Drafted: (\d{1,15}) tokens")
 
 
 def _stamp(line: Line) -> str | None:
@@ -102,12 +104,26 @@ def _acceptance(match: re.Match[bytes]) -> DecodeStats | None:
     length, positions, rate = _LENGTH.search(text), _POSITIONS.search(text), _RATE.search(text)
     if length is None and rate is None:
         return None
+    shares = tuple(float(part) for part in positions.group(1).split(b", ")) if positions else ()
     return DecodeStats(
         accept_length=float(length.group(1)) if length else None,
         accept_rate=float(rate.group(1)) / 100 if rate else None,
-        per_position=(
-            tuple(float(part) for part in positions.group(1).split(b", ")) if positions else ()
-        ),
+        per_position=shares,
+        counts=_counts(_COUNTED.search(text), shares),
+    )
+
+
+def _counts(match: re.Match[bytes] | None, shares: tuple[float, ...]) -> AcceptCounts | None:
+    """Return the line's sums: a draft proposes as many tokens as there are positions."""
+    if match is None or not shares:
+        return None
+    accepted, drafted = int(match.group(1)), int(match.group(2))
+    drafts = drafted // len(shares)
+    return AcceptCounts(
+        steps=drafts,
+        accepted=accepted,
+        proposed=drafted,
+        per_position=tuple(round(share * drafts) for share in shares),
     )
 
 

@@ -30,6 +30,8 @@ def generate_call(request: GenerateRequest) -> HttpCall:
         "ignore_eos": request.ignore_eos,
         "stream": request.stream,
     }
+    if request.seed is not None:
+        body["seed"] = request.seed
     if request.stream:
         body["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
     return HttpCall(method="POST", path="/v1/completions", body=body)
@@ -49,6 +51,7 @@ class VllmDecoder:
         self._total: int | None = None
         self._reason: str | None = None
         self._counts: AcceptCounts | None = None
+        self._id: str | None = None
         self._over = False
 
     def feed(self, event: SseEvent) -> list[StreamEvent]:
@@ -64,6 +67,8 @@ class VllmDecoder:
 
     def _advance(self, chunk: Mapping[str, Any]) -> list[StreamEvent]:
         self._counts = speculation_counts(chunk) or self._counts
+        if isinstance(chunk.get("id"), str):
+            self._id = chunk["id"]
         choices = chunk.get("choices") or []
         text = "".join(_text_of(choice) for choice in choices)
         for choice in choices:
@@ -97,6 +102,7 @@ class VllmDecoder:
                 prompt_tokens=self._prompt_tokens,
                 finish_reason=self._reason,
                 counts=self._counts,
+                request_id=self._id,
             )
         ]
 
