@@ -4,25 +4,55 @@
 prepared snapshots. Methods raise ``EaglemonError`` subclasses only.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Protocol
+# Annotations are not evaluated: what they name is loaded by those who make or read it, and the
+# console's first picture, which knows none of it yet, comes sooner.
+from __future__ import annotations
 
-from eaglemon.core.draft_views import InspectView
-from eaglemon.core.experiment import Arm, ExperimentPlan
-from eaglemon.core.experiment_records import (
-    Environment,
-    ExperimentRecord,
-    ExperimentSummary,
-)
-from eaglemon.core.experiment_views import ExperimentView, Outlook
-from eaglemon.core.foreign import ForeignServer, ForeignStop, Reached
-from eaglemon.core.hosts import HostSpec
-from eaglemon.core.probe import ProbePlan, ProbeProgress
-from eaglemon.core.problems import Problem
-from eaglemon.core.profiles import Profile
-from eaglemon.core.verdict import Findings
-from eaglemon.core.views import LaunchPlan, LogBatch, ServerView, Snapshot
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from eaglemon.core.draft_views import InspectView
+    from eaglemon.core.experiment import Arm, ExperimentPlan
+    from eaglemon.core.experiment_records import (
+        Environment,
+        ExperimentRecord,
+        ExperimentSummary,
+    )
+    from eaglemon.core.experiment_views import ExperimentView, Outlook
+    from eaglemon.core.foreign import ForeignServer, ForeignStop, Reached
+    from eaglemon.core.hosts import HostSpec
+    from eaglemon.core.log_past import LogHits, LogPlaces
+    from eaglemon.core.probe import ProbePlan, ProbeProgress
+    from eaglemon.core.problems import Problem
+    from eaglemon.core.profiles import Profile
+    from eaglemon.core.verdict import Findings
+    from eaglemon.core.views import LaunchPlan, LogBatch, ServerView, Snapshot
+
+
+class PastLog(Protocol):
+    """The part of a log that stays on its host. Its methods raise ``EaglemonError`` where the
+    host cannot be asked, has no Python, or has another log by now.
+    """
+
+    def places(self, until: int) -> AsyncGenerator[LogPlaces, None]:
+        """Yield where lines begin, about every 64 KiB, up to the byte ``until``."""
+        ...
+
+    def search(
+        self, text: str, *, until: int, line: int, most: int, with_texts: bool = False
+    ) -> AsyncGenerator[LogHits, None]:
+        """Yield the lines before ``until`` with ``text``, upwards, in any case without capitals.
+
+        ``line`` is the number of the line that begins at the byte ``until``.
+        """
+        ...
+
+    async def read(self, begin: int, end: int) -> Sequence[str]:
+        """Return the lines between two places."""
+        ...
 
 
 class Eaglemon(Protocol):
@@ -30,6 +60,14 @@ class Eaglemon(Protocol):
 
     def hosts(self) -> Sequence[HostSpec]:
         """Return the hosts of this console."""
+        ...
+
+    def add_host(self, spec: HostSpec) -> None:
+        """Connect to one more host, until this console is left; raises ``UsageError``."""
+        ...
+
+    def retry(self, host: str) -> None:
+        """Try a host that is down again now, without waiting for the next attempt."""
         ...
 
     def profiles(self) -> Sequence[Profile]:
@@ -167,6 +205,10 @@ class Eaglemon(Protocol):
         """
         ...
 
+    def past_log(self, server_id: str) -> PastLog:
+        """Return what can be asked about the server's log as it lies on its host."""
+        ...
+
     def find(self, text: str) -> ServerView:
         """Return the server with this id, id prefix, or (newest) name; raises ``UsageError``."""
         ...
@@ -185,6 +227,18 @@ class LocalFiles(Protocol):
 
     def reload(self) -> None:
         """Read the profiles again; the console has them at once. Raises ``ConfigError``."""
+        ...
+
+    def ssh_hosts(self) -> Sequence[HostSpec]:
+        """Return the hosts that ``~/.ssh/config`` names; nothing is connected."""
+        ...
+
+    def named_host(self, name: str) -> HostSpec:
+        """Return the host that ``[user@]name[:port]`` means; raises ``UsageError``."""
+        ...
+
+    def keep_host(self, spec: HostSpec) -> Path:
+        """Add a host to the user's ``hosts.toml`` and return the file; raises ``UsageError``."""
         ...
 
     def inspect_draft(self, folder: str, target: str) -> InspectView:

@@ -60,6 +60,17 @@ class Console(Protocol):
         ...
 
 
+def refuse_stop(keeper: Keeper) -> None:
+    """Raise ``ServerError`` where a server cannot be stopped from here."""
+    if keeper.foreign is not None:
+        raise ServerError(
+            f"{keeper.id} was started by {keeper.foreign.user}, not from here",
+            hint=f"eaglemon kill {keeper.id} --foreign",
+        )
+    if keeper.state.ended and not keeper.pids:
+        raise ServerError(f"{keeper.id} is not running: {keeper.state.value}")
+
+
 async def restart(console: Console, server_id: str, *, grace_s: float | None) -> str:
     """Stop a server, wait for its memory, and start the same again on the same port.
 

@@ -7,13 +7,15 @@ from types import TracebackType
 from typing import Self
 
 from eaglemon.app.broadcast import Broadcast
-from eaglemon.app.care import Foreign, restart, wait_at
+from eaglemon.app.care import Foreign, refuse_stop, restart, wait_at
 from eaglemon.app.environment import environment_of
 from eaglemon.app.finding import find_server
 from eaglemon.app.history import MemoryHistory, StartHistory
 from eaglemon.app.host import Host
+from eaglemon.app.host_set import HostSet
 from eaglemon.app.keeper import Keeper
 from eaglemon.app.logs import follow_log
+from eaglemon.app.past_log import PastLog
 from eaglemon.app.plans import Profiles, launch_plan, relaunch_plan
 from eaglemon.app.preflight import check_launch
 from eaglemon.app.probe_runs import ProbeRuns
@@ -59,19 +61,12 @@ class Hub:
         self._changes = Broadcast()
         self._probes = ProbeRuns(workload=workload, clock=self._clock, changed=self._changes.notify)
         self._keepers: dict[str, Keeper] = {}
-        self._hosts = {
-            spec.name: Host(spec, connect=connect, listener=self, clock=self._clock)
-            for spec in hosts
-        }
+        self._hosts = HostSet(hosts, connect=connect, listener=self, clock=self._clock)
         self._foreign = Foreign(self._hosts, self._keepers, self._clock)
-        self._running: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
         """Begin to connect; does not wait for any host."""
-        self._running = [
-            asyncio.create_task(host.run(), name=f"host {name}")
-            for name, host in self._hosts.items()
-        ]
+        self._hosts.open()
         return self
 
     async def __aexit__(
@@ -87,16 +82,22 @@ class Hub:
         """Close all connections; servers keep running."""
         for keeper in self._keepers.values():
             await keeper.close()
-        for task in self._running:
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
-        self._running = []
+        await self._hosts.close()
 
     # What there is.
 
     def hosts(self) -> Sequence[HostSpec]:
         """Return the hosts of this console."""
         return tuple(host.spec for host in self._hosts.values())
+
+    def add_host(self, spec: HostSpec) -> None:
+        """Connect to one more host."""
+        self._hosts.add(spec)
+        self._changes.notify()
+
+    def retry(self, host: str) -> None:
+        """Try a host that is down again now."""
+        self._hosts.retry(host)
 
     def profiles(self) -> Sequence[Profile]:
         """Return all profiles that could be read."""
@@ -210,13 +211,7 @@ class Hub:
     ) -> ServerView:
         """Stop a server and wait until its GPU memory is back."""
         keeper = self._keeper(server_id)
-        if keeper.foreign is not None:
-            raise ServerError(
-                f"{server_id} was started by {keeper.foreign.user}, not from here",
-                hint=f"eaglemon kill {server_id} --foreign",
-            )
-        if keeper.state.ended and not keeper.pids:
-            raise ServerError(f"{server_id} is not running: {keeper.state.value}")
+        refuse_stop(keeper)
         await self._host_up(keeper.host)
         if keeper.machine.state is ServerState.LOST:
             await self._until(server_id, lambda view: view.state is not ServerState.LOST)
@@ -306,6 +301,10 @@ class Hub:
         """Yield the server's log."""
         keeper = self._keeper(server_id)
         return follow_log(keeper, self._changes, follow=follow, tail=tail)
+
+    def past_log(self, server_id: str) -> PastLog:
+        """Return the part of the server's log that stays on its host."""
+        return PastLog(self._keeper(server_id))
 
     # What the hosts tell (``HostListener``).
 

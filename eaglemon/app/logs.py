@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 from eaglemon.app.broadcast import Broadcast
 from eaglemon.app.keeper import Keeper
-from eaglemon.core.logs import Line, LineAssembler
+from eaglemon.core.logs import LineAssembler
 from eaglemon.core.views import LogBatch
 from eaglemon.errors import HostError, LinkLostError
 
@@ -21,7 +21,7 @@ async def follow_log(
     link = keeper.host.link
     end = 0 if follow else await link.log_tail(keeper.id, lines=0)
     offset = 0 if tail is None else await link.log_tail(keeper.id, lines=tail)
-    lines = LineAssembler()
+    lines, base, restarted = LineAssembler(), offset, False
     while True:
         try:
             async with aclosing(keeper.host.link.follow_log(keeper.id, offset=offset)) as chunks:
@@ -29,12 +29,19 @@ async def follow_log(
                     return
                 async for chunk in chunks:
                     if chunk.restarted:
-                        lines = LineAssembler()
+                        lines, base, restarted = LineAssembler(), chunk.offset, True
                     offset = chunk.offset + len(chunk.data)
                     over = chunk.ended or (not follow and offset >= end)
-                    seen = lines.feed(chunk.data) + (lines.close() if over else [])
-                    if texts := _shown(seen):
-                        yield LogBatch(lines=texts, next_offset=offset)
+                    begin = base + lines.line_start
+                    pieces = lines.texts(chunk.data)
+                    for texts, piece_end in pieces + (lines.close_texts() if over else []):
+                        yield LogBatch(
+                            lines=tuple(texts),
+                            next_offset=offset,
+                            begin_offset=begin,
+                            restarted=restarted,
+                        )
+                        begin, restarted = base + piece_end, False
                     if over:
                         return
         except LinkLostError:
@@ -45,7 +52,3 @@ async def follow_log(
         if not follow:
             return
         await changes.beyond(changes.version)
-
-
-def _shown(lines: list[Line]) -> tuple[str, ...]:
-    return tuple(line.text for line in lines if not line.transient)

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import msgspec
 
-from eaglemon.app.api import Eaglemon
+from eaglemon.app.api import Eaglemon, PastLog
 from eaglemon.core.experiment_records import Environment
 from eaglemon.core.foreign import ForeignServer, ForeignStop, Reached
 from eaglemon.core.hosts import HostSpec
@@ -159,6 +159,10 @@ class Replay:
         if known and known[-1].log:
             lines = known[-1].log if tail is None else known[-1].log[-tail:]
             yield LogBatch(lines=tuple(lines), next_offset=0)
+
+    def past_log(self, server_id: str) -> PastLog:
+        """A recording keeps the last lines only."""
+        raise UsageError(f"the recording keeps the last lines of the log of {server_id} only")
 
     async def foreign(self, host: str) -> Sequence[ForeignServer]:
         """Servers of others are not recorded."""

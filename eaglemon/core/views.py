@@ -300,6 +300,10 @@ class LogBatch:
     """Byte offset after the last of them: where to resume."""
     dropped: int = 0
     """Lines left out because the reader was too slow."""
+    begin_offset: int | None = None
+    """Where the first of them begins; ``None`` where the log is no file that can be read again."""
+    restarted: bool = False
+    """The log was truncated or replaced before them: what was read earlier is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

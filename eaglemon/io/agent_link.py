@@ -26,10 +26,9 @@ from eaglemon.io.agent_streams import (
     keep_latest,
     merge_runs,
 )
-from eaglemon.io.host_link import NoPythonError, RunChanges
+from eaglemon.io.host_link import LOG_WINDOW_BYTES, NoPythonError, RunChanges
 from eaglemon.io.transport import ByteProcess, Transport
 
-LOG_WINDOW_BYTES = 4 << 20
 _REQUEST_LIMIT_S = 30.0
 _READ_BYTES = 1 << 16
 
@@ -143,9 +142,12 @@ class AgentLink:
         """Remove the records and the log of a run that has ended."""
         await self._request("run.forget", run_id=run_id)
 
-    async def follow_log(self, run_id: str, *, offset: int = 0) -> AsyncGenerator[LogChunk, None]:
+    async def follow_log(
+        self, run_id: str, *, offset: int = 0, ahead_bytes: int = LOG_WINDOW_BYTES
+    ) -> AsyncGenerator[LogChunk, None]:
         """Yield the log's bytes from ``offset`` on, until the run has ended and all was read.
 
+        No more than ``ahead_bytes`` are sent ahead of the reader.
         Raises ``AgentError`` of kind ``log-missing`` or ``log-unreadable``, also in the middle.
         """
         frames = self._stream(
@@ -154,7 +156,7 @@ class AgentLink:
             run_id=run_id,
             host=self._host,
             offset=offset,
-            window=LOG_WINDOW_BYTES,
+            window=ahead_bytes,
         )
         taken = 0
         async with aclosing(frames):
@@ -167,7 +169,7 @@ class AgentLink:
                     ended=item.get("ended") is True,
                 )
                 taken += len(frame.blob)
-                if taken >= LOG_WINDOW_BYTES // 4:
+                if taken >= min(ahead_bytes, LOG_WINDOW_BYTES) // 4:
                     self._post("more", target=frame.head["id"], bytes=taken)
                     taken = 0
 

@@ -7,6 +7,9 @@ from eaglemon.core.hosts import HostFacts, HostSample
 from eaglemon.core.runs import DamagedRun, HostCheck, LogChunk, RunRecord, RunRequest, RunStatus
 from eaglemon.errors import HostError
 
+LOG_WINDOW_BYTES = 4 << 20
+"""How much of a log is sent ahead of its reader."""
+
 
 class NoPythonError(HostError):
     """The host has no Python that could run the agent; plain sh may still do."""
@@ -60,7 +63,9 @@ class HostLink(Protocol):
         """Remove an ended run's folder."""
         ...
 
-    def follow_log(self, run_id: str, *, offset: int = 0) -> AsyncGenerator[LogChunk, None]:
+    def follow_log(
+        self, run_id: str, *, offset: int = 0, ahead_bytes: int = LOG_WINDOW_BYTES
+    ) -> AsyncGenerator[LogChunk, None]:
         """Yield the log's bytes from ``offset`` on."""
         ...
 

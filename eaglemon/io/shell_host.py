@@ -16,7 +16,7 @@ from eaglemon.core.runs import HostCheck, LogChunk, RunRecord, RunRequest, RunSt
 from eaglemon.errors import AgentError, HostError, LinkLostError
 from eaglemon.io import shell_values as values
 from eaglemon.io.clock import Clock, SystemClock
-from eaglemon.io.host_link import RunChanges
+from eaglemon.io.host_link import LOG_WINDOW_BYTES, RunChanges
 from eaglemon.io.shell_scripts import script, stopper_job, supervisor_job
 from eaglemon.io.shell_values import NO_PYTHON
 from eaglemon.io.transport import ByteProcess, Transport
@@ -206,8 +206,11 @@ class ShellLink:
         """Remove the records and the log of a run that has ended."""
         _raise_for(await self._ask("em_forget", run_id=run_id), run_id)
 
-    async def follow_log(self, run_id: str, *, offset: int = 0) -> AsyncGenerator[LogChunk, None]:
+    async def follow_log(
+        self, run_id: str, *, offset: int = 0, ahead_bytes: int = LOG_WINDOW_BYTES
+    ) -> AsyncGenerator[LogChunk, None]:
         """Yield the log's bytes from ``offset`` on, until the run has ended and all was read."""
+        del ahead_bytes  # The pipe is the only limit here.
         host = self._transport.name
         async with self._logs:
             process = await self._open("em_log", run_id=run_id, offset=offset)

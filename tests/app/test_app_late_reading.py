@@ -43,8 +43,10 @@ class Written:
         self._clock = clock
         self._pieces = pieces
 
-    async def follow_log(self, run_id: str, *, offset: int = 0) -> AsyncGenerator[LogChunk, None]:
-        del run_id
+    async def follow_log(
+        self, run_id: str, *, offset: int = 0, ahead_bytes: int = 0
+    ) -> AsyncGenerator[LogChunk, None]:
+        del run_id, ahead_bytes
         for at, data in self._pieces:
             self._clock.at = max(self._clock.at, at)
             yield LogChunk(offset=offset, data=data)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 
+from eaglemon.app.api import PastLog
 from eaglemon.core.experiment_records import Environment
 from eaglemon.core.foreign import ForeignServer, ForeignStop, Reached
 from eaglemon.core.hosts import GpuProcess, GpuSample, HostSample, HostSpec, LinkState
@@ -261,6 +262,9 @@ class FakeConsole:
         self.calls.append(("logs", (follow, tail)))
         for batch in self.batches:
             yield batch
+
+    def past_log(self, server_id: str) -> PastLog:
+        raise UsageError(f"nothing more of the log of {server_id} can be read")
 
     def find(self, text: str) -> ServerView:
         for view in self.servers.values():

@@ -93,3 +93,25 @@ def test_return_at_the_end_of_a_chunk_waits() -> None:
     assembler.feed(b"two\r")
     [update] = assembler.close()
     assert (update.text, update.transient) == ("two", True)
+
+
+@given(PIECES, st.lists(st.integers(0, 400), max_size=30))
+def test_texts_are_those_of_the_lines_and_end_where_they_end(data: bytes, cuts: list[int]) -> None:
+    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    assembler = LineAssembler(max_line_bytes=32)
+    pieces = [
+        piece for begin, end in pairwise(edges) for piece in assembler.texts(data[begin:end])
+    ] + assembler.close_texts()
+    lines = [line for line in _all(LineAssembler(max_line_bytes=32), data) if not line.transient]
+    assert [text for texts, _ in pieces for text in texts] == [line.text for line in lines]
+    count = 0
+    for texts, end in pieces:
+        count += len(texts)
+        assert lines[count - 1].end_offset == end
+    cut = [n for n, line in enumerate(lines) if line.end_offset - _begin(lines, n) > 32]
+    ends = {lines[n].end_offset for n in cut}
+    assert ends <= {end for _, end in pieces}
+
+
+def _begin(lines: list[Line], number: int) -> int:
+    return lines[number - 1].end_offset if number else 0

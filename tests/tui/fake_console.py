@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from eaglemon.app.api import PastLog
 from eaglemon.core.experiment_records import Environment
 from eaglemon.core.foreign import ForeignServer, ForeignStop, Reached
 from eaglemon.core.hosts import HostSpec
@@ -42,6 +43,7 @@ class FakeConsole:
     calls: list[tuple[object, ...]] = field(default_factory=list)
     others: Sequence[ForeignServer] = ()
     """Servers that no console started."""
+    past: PastLog | None = None
     hang: bool = False
     """Every call that waits for a host never ends."""
 
@@ -198,6 +200,11 @@ class FakeConsole:
             raise self.log_error
         if follow:
             await asyncio.Event().wait()
+
+    def past_log(self, server_id: str) -> PastLog:
+        if self.past is None:
+            raise UsageError(f"nothing more of the log of {server_id} can be read")
+        return self.past
 
     def find(self, text: str) -> ServerView:
         found = self.now.server(text)
