@@ -22,10 +22,8 @@ class LateConsole:
     Until then whatever needs a host raises ``HostError``.
     """
 
-    def __init__(self, hosts: Sequence[HostSpec], profiles: Any) -> None:
-        """``profiles`` has ``all()`` and ``problems`` (see ``eaglemon.app.plans.Profiles``)."""
+    def __init__(self, hosts: Sequence[HostSpec]) -> None:
         self._hosts = tuple(hosts)
-        self._profiles = profiles
         self._console: Eaglemon | None = None
         self._arrived = asyncio.Event()
 
@@ -36,15 +34,15 @@ class LateConsole:
 
     def hosts(self) -> Sequence[HostSpec]:
         """Return the hosts of this console."""
-        return self._hosts
+        return self._hosts if self._console is None else self._console.hosts()
 
     def profiles(self) -> Sequence[Profile]:
-        """Return all profiles that could be read."""
-        return tuple(self._profiles.all())
+        """Return all profiles that could be read; none until ``arrive``."""
+        return () if self._console is None else self._console.profiles()
 
     def profile_problems(self) -> Sequence[Problem]:
-        """Return what is wrong with profile files."""
-        return tuple(self._profiles.problems)
+        """Return what is wrong with profile files; nothing until ``arrive``."""
+        return () if self._console is None else self._console.profile_problems()
 
     def snapshot(self) -> Snapshot:
         """Return what is known: until ``arrive``, that the hosts are being connected to."""

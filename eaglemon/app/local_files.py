@@ -1,12 +1,16 @@
 """Files of this computer that the console may read and have edited: profiles and drafts."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from eaglemon.core.draft_views import InspectView
 from eaglemon.errors import ConfigError
-from eaglemon.io.config import ProfileStore
+
+if TYPE_CHECKING:
+    from eaglemon.core.draft_views import InspectView
+    from eaglemon.core.hosts import HostSpec
+    from eaglemon.io.config import ProfileStore
 
 _LINE = re.compile(r":\d+$")
 
@@ -14,9 +18,14 @@ _LINE = re.compile(r":\d+$")
 class ConfigFiles:
     """Implements ``eaglemon.app.api.LocalFiles`` for the profiles of one console."""
 
-    def __init__(self, profiles: ProfileStore, load: Callable[[], ProfileStore]) -> None:
-        self._profiles = profiles
+    def __init__(self, load: "Callable[[], ProfileStore]") -> None:
+        self._profiles: ProfileStore | None = None
         self._load = load
+
+    def read(self) -> "ProfileStore":
+        """Read the profiles for the first time; what is returned follows ``reload``."""
+        self._profiles = self._load()
+        return self._profiles
 
     def profile_file(self, source: str) -> Path | None:
         """Return the file that ``source`` names, without its line; packaged ones are not edited."""
@@ -25,9 +34,29 @@ class ConfigFiles:
 
     def reload(self) -> None:
         """Read the profiles again."""
-        self._profiles.take(self._load())
+        if self._profiles is not None:
+            self._profiles.take(self._load())
 
-    def inspect_draft(self, folder: str, target: str) -> InspectView:
+    def ssh_hosts(self) -> "Sequence[HostSpec]":
+        """Return the hosts that ``~/.ssh/config`` names."""
+        # Imported here because only a console without hosts of its own asks at once.
+        from eaglemon.io.host_keep import offered_hosts  # noqa: PLC0415
+
+        return offered_hosts()
+
+    def named_host(self, name: str) -> "HostSpec":
+        """Return the host that ``[user@]name[:port]`` means; raises ``UsageError``."""
+        from eaglemon.io.host_config import host_named, load_hosts  # noqa: PLC0415
+
+        return host_named(name, load_hosts())
+
+    def keep_host(self, spec: "HostSpec") -> Path:
+        """Add a host to the user's ``hosts.toml`` and return the file."""
+        from eaglemon.io.host_keep import keep_host  # noqa: PLC0415
+
+        return keep_host(spec)
+
+    def inspect_draft(self, folder: str, target: str) -> "InspectView":
         """Return what a draft's files say; ``target`` is left out where it is not here."""
         # Imported here because few look at a draft, and the first picture would wait for it.
         from eaglemon.draft.inspect import inspect  # noqa: PLC0415

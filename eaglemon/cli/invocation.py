@@ -4,14 +4,17 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from eaglemon.cli import diagnostics
 from eaglemon.core.hosts import HostSpec
 from eaglemon.errors import UsageError
-from eaglemon.io.config import ProfileStore, host_named, load_hosts
+from eaglemon.io.host_config import host_named, load_hosts
+
+if TYPE_CHECKING:
+    from eaglemon.io.config import ProfileStore
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m|h)?")
@@ -27,11 +30,14 @@ class Invocation:
     accept_new: bool = False
     """Whether keys of hosts never seen before are written to known_hosts."""
 
-    def profiles(self) -> ProfileStore:
+    def profiles(self) -> "ProfileStore":
         """Read the profiles; warns of files that are broken.
 
         What is wrong with a profile that the command line names is left to its error.
         """
+        # Imported here because the console has its hosts on screen first.
+        from eaglemon.io.config import ProfileStore  # noqa: PLC0415
+
         store = ProfileStore.load(config=self.config)
         named = {_WORD.split(word)[0] for word in _words(click.get_current_context(silent=True))}
         told = {problem for name in named for problem in store.broken.get(name, ())}

@@ -16,7 +16,7 @@ from eaglemon.core.hosts import HostSpec
 from eaglemon.core.probe import ProbeProgress
 from eaglemon.core.units import plural
 from eaglemon.errors import EXIT_FAILED, EXIT_OK, UsageError
-from eaglemon.io.config import LOCAL
+from eaglemon.io.host_config import LOCAL
 from eaglemon.io.probe_files import check_path, read_probes, write_probes
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -23,12 +23,15 @@ from eaglemon.cli import diagnostics
 from eaglemon.cli.invocation import Invocation, host_option
 from eaglemon.core.hosts import HostQuestion, HostSpec
 from eaglemon.errors import EXIT_FAILED, EXIT_OK, EaglemonError, UsageError
-from eaglemon.io.config import ProfileStore
+from eaglemon.io.host_config import LOCAL
 from eaglemon.io.paths import user_config_folder
 from eaglemon.io.resources import data_folder
 from eaglemon.tui.app import ConsoleApp
 from eaglemon.tui.least_size import LEAST_COLUMNS, LEAST_ROWS, is_too_small
 from eaglemon.tui.screens.question import ask_on
+
+if TYPE_CHECKING:
+    from eaglemon.io.config import ProfileStore
 
 theme_option = click.option(
     "--theme",
@@ -45,7 +48,7 @@ ascii_option = click.option(
 )
 
 
-Reload = Callable[[], ProfileStore]
+Load = Callable[[], "ProfileStore"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +89,9 @@ def command(
     asked = invocation.hosts((*names, *hosts))
     with diagnostics.library_log():
         look = Look(theme=theme, ascii_only=ascii_only or not speaks_utf8(), recorded=recorded)
-        profiles = invocation.profiles()
-        # Read again without warnings on stderr, which belongs to the picture then.
-        reload = partial(ProfileStore.load, config=invocation.config)
-        return asyncio.run(show_console(asked, profiles, look, reload))
+        named = bool(names or hosts) or any(spec.source != LOCAL.source for spec in asked)
+        load = partial(_load_profiles, invocation.config)
+        return asyncio.run(show_console(asked, load, look, first_run=not named))
 
 
 def has_terminal() -> bool:
@@ -120,27 +122,29 @@ def speaks_utf8() -> bool:
 
 
 async def show_console(
-    hosts: Sequence[HostSpec],
-    profiles: ProfileStore,
-    look: Look | None = None,
-    reload: Reload | None = None,
+    hosts: Sequence[HostSpec], load: Load, look: Look | None = None, *, first_run: bool = False
 ) -> int:
     """Run the terminal console on ``hosts`` until it is left; servers keep running.
 
-    Returns the exit code: 1 where the console ended by a mistake of its own, told on screen.
+    ``load`` reads the profiles, once there is a picture and whenever they are to be read again; it
+    is called in a thread and must not write to the terminal. Returns the exit code: 1 where the
+    console ended by a mistake of its own, told on screen.
     """
-    late = LateConsole(hosts, profiles)
+    late = LateConsole(hosts)
+    files = ConfigFiles(load)
     app = ConsoleApp(
         cast("Eaglemon", late),
-        files=ConfigFiles(profiles, reload or ProfileStore.load),
+        files=files,
         themes=themes(),
         theme=look.theme if look else None,
         ascii_only=look.ascii_only if look else not speaks_utf8(),
         theme_source=themes,
         read_only=is_read_only(),
+        opening=True,
+        first_run=first_run,
     )
     path = look.recorded if look else None
-    opening = asyncio.create_task(_open(late, app, profiles, path), name="services")
+    opening = asyncio.create_task(_open(late, app, files, path), name="services")
     # Services that cannot be opened end the console; their error is raised below.
     opening.add_done_callback(lambda _: app.exit())
     try:
@@ -154,7 +158,7 @@ async def show_console(
 async def _open(
     late: LateConsole,
     app: ConsoleApp,
-    profiles: ProfileStore,
+    files: ConfigFiles,
     path: Path | None,
 ) -> None:
     """Load and open the services behind the first picture, and close them once it was left."""
@@ -164,6 +168,7 @@ async def _open(
     drawn.cancel()
     if app.leaving.is_set():
         return
+    profiles = await asyncio.to_thread(files.read)
     session = await asyncio.to_thread(importlib.import_module, "eaglemon.cli.session")
     shared = await asyncio.to_thread(importlib.import_module, "eaglemon.cli.experiment_session")
 
@@ -181,6 +186,16 @@ async def _open(
         if writing is not None:
             await _end(writing)
         await experiments.close()
+    for problem in profiles.problems:
+        # The message in the console is gone with it.
+        diagnostics.warn(str(problem))
+
+
+def _load_profiles(config: Path | None) -> "ProfileStore":
+    # Imported here because the first picture, which has no profile on it, would wait for it.
+    from eaglemon.io.config import ProfileStore  # noqa: PLC0415
+
+    return ProfileStore.load(config=config)
 
 
 def is_read_only() -> bool:

@@ -13,7 +13,7 @@ from eaglemon.core.profiles import Limits
 from eaglemon.core.units import duration
 from eaglemon.core.views import LaunchPlan, ServerView
 from eaglemon.errors import EXIT_FAILED, EXIT_OK, UsageError
-from eaglemon.io.config import LOCAL
+from eaglemon.io.host_config import LOCAL
 
 
 @click.command(name="wait")

@@ -1,34 +1,23 @@
-"""Profiles and hosts as configured: packaged, then the user's, then the project's; nearest wins.
+"""Profiles as configured: packaged, then the user's, then the project's; the nearest wins.
 
 A profile file is a list of keys (``profiles/NAME.toml``) or a table ``[profiles.NAME]`` of
-``eaglemon.toml``; hosts are tables ``[hosts.NAME]`` of ``hosts.toml`` or ``eaglemon.toml``.
+``eaglemon.toml``. Hosts are read by ``host_config``.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, cast
 
-from eaglemon.core.hosts import HostSpec
 from eaglemon.core.problems import Problem, did_you_mean
 from eaglemon.core.profiles import Profile
 from eaglemon.errors import ConfigError, UsageError
 from eaglemon.io import profile_values
-from eaglemon.io.paths import user_config_folder
+from eaglemon.io.config_layers import layers_over_packaged, unknown_tables
 from eaglemon.io.resources import data_folder
-from eaglemon.io.text_values import text_problem, text_problems
 from eaglemon.io.tomlfile import TomlFile, line_of, read_toml
-from eaglemon.io.typed import typed_fields
 
-PROJECT_FILE = "eaglemon.toml"
-PROJECT_FOLDER = ".eaglemon"
-HOSTS_FILE = "hosts.toml"
 _SUFFIX = ".toml"
-LOCAL = HostSpec(name="local", transport="local", source="built in")
-_TRANSPORTS = ("ssh", "local")
-_HOST_KEYS = tuple(f.name for f in fields(HostSpec) if f.name not in {"name", "source"})
-_HOST_PATHS = ("known_hosts", "identity", "ssh_config")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +72,9 @@ class ProfileStore:
         """
         definitions: list[_Definition] = []
         problems: list[Problem] = []
-        for found in _read_profiles(_layers(config=config, project=project, user=user)):
+        for found in _read_profiles(
+            layers_over_packaged(config=config, project=project, user=user)
+        ):
             if isinstance(found, Problem):
                 problems.append(found)
             else:
@@ -184,64 +175,6 @@ class ProfileStore:
         return layers[index - 1] if index > 0 else child
 
 
-def load_hosts(
-    *, config: Path | None = None, project: Path | None = None, user: Path | None = None
-) -> tuple[HostSpec, ...]:
-    """Return the configured hosts in the order of their files, and ``local`` at the end.
-
-    Later files win by name. Raises ``ConfigError`` that names every problem.
-    """
-    hosts: dict[str, HostSpec] = {}
-    problems: list[Problem] = []
-    for layer in _layers(config=config, project=project, user=user):
-        alone = layer.is_dir()
-        path = layer / HOSTS_FILE if alone else layer
-        if not path.is_file():
-            continue
-        found = read_toml(path)
-        if isinstance(found, Problem):
-            problems.append(found)
-            continue
-        problems += _unknown_tables(found, ("hosts",) if alone else ("hosts", "profiles"))
-        tables = found.values.get("hosts", {})
-        if not isinstance(tables, Mapping):
-            problems.append(found.problem(("hosts",), "must be a table"))
-            continue
-        for name, raw in tables.items():
-            built = _host(name, raw, found)
-            if isinstance(built, HostSpec):
-                hosts[name] = built
-            else:
-                problems += built
-    if problems:
-        raise ConfigError("; ".join(str(problem) for problem in dict.fromkeys(problems)))
-    hosts.setdefault(LOCAL.name, LOCAL)
-    return tuple(hosts.values())
-
-
-def host_named(name: str, hosts: Sequence[HostSpec]) -> HostSpec:
-    """Return the host of this name; an unknown one is an SSH name, ``[user@]name[:port]``."""
-    known = next((host for host in hosts if host.name == name), None)
-    if known is not None:
-        return known
-    user, at, address = name.rpartition("@")
-    port: int | None = None
-    if address.count(":") == 1:
-        address, _, digits = address.partition(":")
-        if not digits.isdecimal() or not 0 < int(digits) < 65536:
-            raise UsageError(f"host {name!r}: the port must be a number from 1 to 65535")
-        port = int(digits)
-    bad = (
-        not address
-        or address.startswith("-")
-        or any(c in " /" or not c.isprintable() for c in name)
-    )
-    if bad or (at and not user):
-        hint = did_you_mean(name, [host.name for host in hosts])
-        raise UsageError(f"{name!r} is no name of a host", hint=hint)
-    return HostSpec(name=name, address=address, user=user or None, port=port, source="command line")
-
-
 def _definition(name: str, raw: object, file: TomlFile, path: tuple[str, ...]) -> _Definition:
     wrong = profile_values.name_problem(name)
     if wrong is not None:
@@ -250,48 +183,6 @@ def _definition(name: str, raw: object, file: TomlFile, path: tuple[str, ...]) -
         return _Definition(name, {}, file, path, (file.problem(path, "must be a table"),))
     problems = profile_values.check_layer(raw, file, path)
     return _Definition(name, raw, file, path, tuple(problems))
-
-
-def _host(name: str, raw: object, file: TomlFile) -> HostSpec | list[Problem]:
-    path = ("hosts", name)
-    if not isinstance(raw, Mapping):
-        return [file.problem(path, "must be a table")]
-    values, problems = typed_fields(raw, HostSpec, file=file, path=path, known=_HOST_KEYS)
-    transport = values.get("transport", "ssh")
-    if transport not in _TRANSPORTS:
-        hint = did_you_mean(str(transport), _TRANSPORTS)
-        problems.append(file.problem((*path, "transport"), f"unknown: {transport!r}", hint=hint))
-    port = values.get("port")
-    if isinstance(port, int) and not 0 < port < 65536:
-        problems.append(file.problem((*path, "port"), f"must be from 1 to 65535, not {port}"))
-    rate = values.get("sample_s")
-    if isinstance(rate, float) and not 0.1 <= rate <= 5.0:
-        problems.append(file.problem((*path, "sample_s"), f"must be from 0.1 to 5, not {rate:g}"))
-    wrong = text_problem(name)
-    if wrong is not None:
-        problems.append(file.problem(path, f"the name {wrong}"))
-    if problems:
-        return problems
-    spec = HostSpec(name=name, **cast("dict[str, Any]", values))
-    problems = [file.problem((*path, *key), text) for key, text in text_problems(spec)]
-    if problems:
-        return problems
-    for key in _HOST_PATHS:
-        value = values.get(key)
-        if isinstance(value, str) and value:
-            values[key] = str((file.folder or Path()) / Path(value).expanduser())
-    return HostSpec(name=name, source=file.label, **cast("dict[str, Any]", values))
-
-
-def _layers(*, config: Path | None, project: Path | None, user: Path | None) -> list[Path]:
-    """Return the folders and files to read over the packaged ones, nearest last."""
-    here = project or Path()
-    layers = [user or user_config_folder(), here / PROJECT_FOLDER, here / PROJECT_FILE]
-    if config is not None:
-        if not config.exists():
-            raise ConfigError(f"--config {config}: no such file or folder")
-        layers.append(config)
-    return [layer for layer in layers if layer.exists()]
 
 
 def _read_profiles(layers: Sequence[Path]) -> Iterator[_Definition | Problem]:
@@ -308,7 +199,7 @@ def _read_profiles(layers: Sequence[Path]) -> Iterator[_Definition | Problem]:
         if isinstance(found, Problem):
             yield found
             continue
-        yield from _unknown_tables(found, ("hosts", "profiles"))
+        yield from unknown_tables(found, ("hosts", "profiles"))
         tables = found.values.get("profiles", {})
         if not isinstance(tables, Mapping):
             yield found.problem(("profiles",), "must be a table")
@@ -324,11 +215,3 @@ def _file_definition(source: Path | Traversable, label: str | None) -> _Definiti
         # The name stays taken: another layer's profile of this name must not be launched instead.
         return _Definition(name, {}, TomlFile(label=found.where), (), (found,))
     return _definition(name, found.values, found, ())
-
-
-def _unknown_tables(file: TomlFile, known: Sequence[str]) -> list[Problem]:
-    return [
-        file.problem((key,), "is not a known table", hint=did_you_mean(key, known))
-        for key in file.values
-        if key not in known
-    ]

@@ -7,7 +7,7 @@ may wait for a host before the first picture is drawn.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import tzinfo
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rich.console import RenderableType
 from textual import events
@@ -22,20 +22,21 @@ from eaglemon.core.views import Snapshot
 from eaglemon.tui.actions import ACTIONS, BY_ID
 from eaglemon.tui.ascii_only import AsciiOnly
 from eaglemon.tui.columns import plain
-from eaglemon.tui.deeds import Deeds
-from eaglemon.tui.experiment_deeds import ExperimentDeeds
 from eaglemon.tui.least_size import LEAST_COLUMNS, LEAST_ROWS, is_too_small
 from eaglemon.tui.news import news
-from eaglemon.tui.palette import ActionCommands
 from eaglemon.tui.scene import Scene
 from eaglemon.tui.screens.base import ConsoleScreen
 from eaglemon.tui.screens.fleet import FleetScreen
-from eaglemon.tui.screens.host import HostScreen
-from eaglemon.tui.screens.log import LogScreen
-from eaglemon.tui.screens.server import ServerScreen
 from eaglemon.tui.settings import Pace, Settings
 from eaglemon.tui.theming import parse_themes, semantic_defaults
 from eaglemon.tui.widgets.row_list import RowList
+
+if TYPE_CHECKING:
+    from textual.command import Provider
+
+    from eaglemon.tui.deeds import Deeds
+    from eaglemon.tui.screens.log import LogScreen
+    from eaglemon.tui.screens.server import ServerScreen
 
 ThemeSource = Callable[[], Mapping[str, str]]
 """Reads the theme files again: name to text. It is called in a thread."""
@@ -43,18 +44,27 @@ DEFAULT_THEME = "eaglemon-dark"
 """Used where the caller's themes have it."""
 
 
+def _action_commands() -> "type[Provider]":
+    # Imported when the palette is opened: the first picture would wait for it.
+    from eaglemon.tui.palette import ActionCommands  # noqa: PLC0415
+
+    return ActionCommands
+
+
 class ConsoleApp(App[None]):
     """The terminal console.
 
     ``themes`` maps a theme file's name (without its ending) to its text; ``theme`` names one of
     them or of Textual's own. ``zone`` is the zone of clock times, the local one when ``None``.
+    ``opening`` says that services come later, with ``take_experiments``; ``first_run`` that no host
+    is configured or named, so that those of ssh are offered.
     """
 
     CSS_PATH = "eaglemon.tcss"
     TITLE = "eaglemon"
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "ctrl+p"
-    COMMANDS: ClassVar = {ActionCommands}
+    COMMANDS: ClassVar = {_action_commands}
     # Textual declares these as instance attributes.
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
         (0, "-narrow"),
@@ -89,6 +99,8 @@ class ConsoleApp(App[None]):
         pace: Pace | None = None,
         ascii_only: bool = False,
         theme_source: ThemeSource | None = None,
+        opening: bool = False,
+        first_run: bool = False,
     ) -> None:
         self._ascii = (AsciiOnly(),) if ascii_only else ()
         self._theme_source = theme_source
@@ -101,8 +113,9 @@ class ConsoleApp(App[None]):
         self.animation_level = "none"
         self._latest = console.snapshot()
         self.paused = False
-        self.deeds = Deeds(self, console, experiments, files)
-        self._has_experiments = experiments is not None
+        self._deeds: Deeds | None = None
+        self._experiments, self._files = experiments, files
+        self._opening = opening
         self.drawn = asyncio.Event()
         """Set once there was a picture."""
         self.leaving = asyncio.Event()
@@ -114,7 +127,8 @@ class ConsoleApp(App[None]):
             self.theme = wanted
         elif theme is not None:
             self._complaints.append(f"no theme {theme!r}: using {self.theme}")
-        self._fleet = FleetScreen(self.settings)
+        offers = files.ssh_hosts if first_run and files is not None else None
+        self._fleet = FleetScreen(self.settings, offers)
         self._focused_before: Widget | None = None
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
@@ -168,10 +182,24 @@ class ConsoleApp(App[None]):
         if self._theme_source is not None:
             self.run_worker(self._follow_themes(self._theme_source), group="themes")
 
+    @property
+    def deeds(self) -> "Deeds":
+        """What the actions do, loaded with its screens when first asked for."""
+        if self._deeds is None:
+            # Imported here because the first picture, on which nothing was done, would wait for it.
+            from eaglemon.tui.deeds import Deeds  # noqa: PLC0415
+
+            self._deeds = Deeds(self, self.console_api, self._experiments, self._files)
+        return self._deeds
+
     def take_experiments(self, experiments: Experiments) -> None:
-        """Run and show experiments from now on."""
-        self._has_experiments = True
-        self.deeds.experiments = ExperimentDeeds(self, experiments)
+        """Take the last of the services that come late, and run and show experiments from now on.
+
+        Profiles have been read by then, and what is wrong with them is told.
+        """
+        self._experiments, self._opening = experiments, False
+        self.deeds.take_experiments(experiments)
+        self.deeds.files.tell_problems()
         self.redraw()
 
     async def _follow(self) -> None:
@@ -230,20 +258,25 @@ class ConsoleApp(App[None]):
         """Return what decides whether actions can be carried out now."""
         screen = self.console_screen()
         server = screen.current_server() if screen is not None else None
+        done = self._deeds
+        host = screen.current_host() if screen is not None else None
+        shown = self.snapshot.host(host) if host is not None else None
         return Scene(
             screen=screen.NAME if screen is not None else "fleet",
             server=server,
             servers_tab=screen.hidden_servers_tab if screen is not None else None,
-            host=screen.current_host() if screen is not None else None,
+            host=host,
+            host_state=shown.state if shown is not None else None,
             hosts=len(self.console_api.hosts()),
             profiles=len(self.console_api.profiles()),
             read_only=self.settings.read_only,
             paused=self.paused,
             filtered=screen is not None and screen.filtered,
-            probing=server is not None and self.deeds.probes(server.id),
-            profile_file=self.deeds.files.current_file() is not None,
-            experiments=self._has_experiments,
-            experimenting=self.deeds.experiments.running() is not None,
+            opening=self._opening,
+            probing=done is not None and server is not None and done.probes(server.id),
+            profile_file=done is not None and done.files.current_file() is not None,
+            experiments=self._experiments is not None,
+            experimenting=done is not None and done.experiments.running() is not None,
         )
 
     def act(self, action_id: str) -> None:
@@ -289,8 +322,12 @@ class ConsoleApp(App[None]):
                 return screen
         return None
 
-    def open_server(self, server_id: str) -> ServerScreen:
+    # Screens are imported when they are opened: the first picture would wait for them.
+
+    def open_server(self, server_id: str) -> "ServerScreen":
         """Show a server in place of one that is open."""
+        from eaglemon.tui.screens.server import ServerScreen  # noqa: PLC0415
+
         front = self.console_screen()
         if isinstance(front, ServerScreen) and front.server_id == server_id:
             return front
@@ -298,8 +335,10 @@ class ConsoleApp(App[None]):
         self.open_screen(screen)
         return screen
 
-    def open_log(self, server_id: str) -> LogScreen:
+    def open_log(self, server_id: str) -> "LogScreen":
         """Show a server's log over everything else."""
+        from eaglemon.tui.screens.log import LogScreen  # noqa: PLC0415
+
         front = self.console_screen()
         if isinstance(front, LogScreen) and front.server_id == server_id:
             return front
@@ -309,6 +348,8 @@ class ConsoleApp(App[None]):
 
     def open_host(self, host: str) -> None:
         """Show a host."""
+        from eaglemon.tui.screens.host import HostScreen  # noqa: PLC0415
+
         self.open_screen(HostScreen(self.console_api, host, self.settings))
 
     def open_screen(self, screen: ConsoleScreen) -> None:
@@ -350,8 +391,11 @@ class ConsoleApp(App[None]):
         self.redraw()
 
     def on_fleet_screen_host_chosen(self, event: FleetScreen.HostChosen) -> None:
-        """Open the chosen host."""
-        self.open_host(event.host)
+        """Open the chosen host; connect to one that was only offered."""
+        if event.offered is None:
+            self.open_host(event.host)
+        else:
+            self.deeds.hosts.connect_to(event.offered)
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         """Open the chosen server."""

@@ -13,6 +13,7 @@ from eaglemon.core.views import ServerView
 from eaglemon.errors import EaglemonError
 from eaglemon.tui.experiment_deeds import ExperimentDeeds
 from eaglemon.tui.file_deeds import FileDeeds
+from eaglemon.tui.host_deeds import HostDeeds
 from eaglemon.tui.screens.confirm import ConfirmStop
 from eaglemon.tui.screens.fleet import FleetScreen
 from eaglemon.tui.screens.help import HelpScreen
@@ -44,9 +45,14 @@ class Deeds:
         self._app = app
         self.experiments = ExperimentDeeds(app, experiments)
         self.files = FileDeeds(app, console, files)
+        self.hosts = HostDeeds(app, console, files)
         self._console = console
         self._probes: dict[str, Worker[None]] = {}
         self._told_of: str | None = None
+
+    def take_experiments(self, experiments: Experiments) -> None:
+        """Compare with these experiments from now on."""
+        self.experiments = ExperimentDeeds(self._app, experiments)
 
     def probes(self, server_id: str) -> bool:
         """Tell whether a probe of this server, started here, is under way."""
@@ -78,11 +84,17 @@ class Deeds:
         dialog = ProbeDialog(self._console, server, plan)
         self._app.push_screen(dialog, partial(self._probe_chosen, server))
 
+    def retry(self) -> None:
+        """Try the host again now."""
+        self.hosts.retry()
+
+    def connect(self) -> None:
+        """Ask for another host."""
+        self.hosts.connect()
+
     def watch(self) -> None:
         """Watch the servers of others on the host."""
-        host = self._app.scene().host
-        if host is not None:
-            self._app.run_worker(self._watch(host), group=f"watch-{host}", exclusive=True)
+        self.hosts.watch()
 
     def restart(self) -> None:
         """Ask, then stop the server and start the same again."""
@@ -305,17 +317,6 @@ class Deeds:
             await self._console.stop(server.id, grace_s=grace_s, wait=False)
         except EaglemonError as error:
             self._app.say(f"stopping {server.name}: {error}", severity="error")
-
-    async def _watch(self, host: str) -> None:
-        try:
-            found = await self._console.foreign(host)
-            for server in found:
-                await self._console.watch(server.id)
-        except EaglemonError as error:
-            self._app.say(f"servers of others on {host}: {error}", severity="error")
-            return
-        many = units.plural(len(found), "server")
-        self._app.say(f"watching {many} of others" if found else f"no servers of others on {host}")
 
     def _probe_chosen(self, server: ServerView, plan: ProbePlan | None) -> None:
         if plan is not None:

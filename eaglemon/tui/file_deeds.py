@@ -79,9 +79,13 @@ class FileDeeds:
         screen = self._app.console_screen()
         if isinstance(screen, ProfilesScreen):
             screen.draw_again()
+        if not self.tell_problems():
+            self._app.say("profiles were read again: nothing is wrong with them")
+
+    def tell_problems(self) -> bool:
+        """Say what is wrong with profile files; return whether there is something."""
         problems = self._console.profile_problems()
         if problems:
             text = f"{plural(len(problems), 'problem')} in profiles: {problems[0]}"
             self._app.say(text, severity="warning")
-        else:
-            self._app.say("profiles were read again: nothing is wrong with them")
+        return bool(problems)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from eaglemon.core.hosts import LinkState
 from eaglemon.core.views import ServerState, ServerView
 
 
@@ -18,8 +19,12 @@ class Scene:
     """The tab, from 0, where a server can be selected, while another one is in front."""
     host: str | None = None
     """The host that an action would be about."""
+    host_state: LinkState | None = None
+    """How that host is reached, where it is a host of this console."""
     hosts: int = 0
     profiles: int = 0
+    opening: bool = False
+    """Services are not there yet: nothing can be started."""
     read_only: bool = False
     paused: bool = False
     filtered: bool = False
@@ -37,6 +42,8 @@ class Scene:
 WhyNot = Callable[[Scene], str | None]
 """Returns why an action cannot be carried out, ``None`` when it can."""
 
+_OPENING = "the console is still opening: try again in a moment"
+
 LISTS = frozenset({"fleet", "runs", "profiles"})
 """Screens whose rows can be filtered."""
 
@@ -51,7 +58,9 @@ def start(scene: Scene) -> str | None:
     if scene.read_only:
         return "this console is read-only: start it without --read-only to launch servers"
     if not scene.hosts:
-        return "no hosts: name one on the command line or in hosts.toml"
+        return "no hosts: connect to one with a, or name one on the command line"
+    if scene.opening:
+        return _OPENING
     if not scene.profiles:
         return "no profiles could be read: see eaglemon profiles"
     return None
@@ -71,6 +80,24 @@ def with_host(scene: Scene) -> str | None:
     if scene.screen == "host":
         return "this host is open already"
     return None if scene.host else "no host is selected: name one on the command line"
+
+
+def retry(scene: Scene) -> str | None:
+    """Needs a host that is down."""
+    if scene.host is None or scene.host_state is None:
+        return "no host is selected: connect to one with a"
+    if scene.host_state is LinkState.DOWN:
+        return None
+    if scene.host_state is LinkState.CONNECTING:
+        return f"{scene.host} is being connected to already"
+    return f"{scene.host} is {scene.host_state}: only a host that is down is tried again"
+
+
+def connect(scene: Scene) -> str | None:
+    """Anywhere with a list of hosts, once services are there."""
+    if scene.opening:
+        return "the console is still opening: try again in a moment"
+    return on_fleet(scene)
 
 
 def stop(scene: Scene) -> str | None:
@@ -120,6 +147,8 @@ def cancel(scene: Scene) -> str | None:
 
 def compare(scene: Scene) -> str | None:
     """Needs experiments and two profiles; opens the one that runs."""
+    if scene.opening:
+        return _OPENING
     if not scene.experiments:
         return "this console keeps no experiments: use eaglemon ab"
     if scene.experimenting and scene.screen != "experiment":
@@ -134,6 +163,8 @@ def runs(scene: Scene) -> str | None:
     """Needs a history."""
     if scene.screen == "runs":
         return "the runs are open already"
+    if scene.opening:
+        return _OPENING
     return None if scene.experiments else "this console keeps no experiments: see eaglemon runs"
 
 
@@ -149,7 +180,9 @@ def draft(scene: Scene) -> str | None:
 
 def profiles(scene: Scene) -> str | None:
     """Anywhere but there."""
-    return "the profiles are open already" if scene.screen == "profiles" else None
+    if scene.screen == "profiles":
+        return "the profiles are open already"
+    return _OPENING if scene.opening else None
 
 
 def edit(scene: Scene) -> str | None:

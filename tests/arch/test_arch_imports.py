@@ -48,6 +48,42 @@ def test_entry_points_load_what_they_need_alone(module: str, heavy: set[str]) ->
     assert modules_after(f"import {module}") & heavy == set()
 
 
+LATER = {
+    "asyncssh", "httpx", "msgspec", "sqlite3", "torch",
+    "eaglemon.io.config", "eaglemon.engines", "eaglemon.app.hub", "eaglemon.core.experiment",
+    "eaglemon.core.verdict", "eaglemon.core.draft_views", "eaglemon.tui.deeds",
+    "eaglemon.tui.palette", "eaglemon.tui.screens.server", "eaglemon.tui.screens.launch",
+    "textual.widgets._text_area",
+}  # fmt: skip
+"""What the console's first picture does without, though all of it is needed soon after."""
+
+
+def test_the_first_picture_is_drawn_before_what_it_does_not_show_is_loaded() -> None:
+    code = """
+import asyncio
+from eaglemon.cli import main, tui
+from eaglemon.io.host_config import load_hosts
+
+async def first_picture():
+    app = tui.ConsoleApp(tui.LateConsole(load_hosts()), themes=tui.themes(), opening=True)
+    running = asyncio.create_task(app.run_async(headless=True, size=(200, 50)))
+    await app.drawn.wait()
+    import sys
+    loaded.update(sys.modules)
+    app.exit()
+    await running
+
+loaded = set()
+asyncio.run(first_picture())
+import sys
+for name in set(sys.modules) - loaded:
+    del sys.modules[name]
+"""
+    loaded = modules_after(code)
+    assert "eaglemon.tui.screens.fleet" in loaded
+    assert loaded & LATER == set()
+
+
 def test_the_agent_needs_nothing_but_an_old_python() -> None:
     path = PACKAGE / "agent" / "agent.py"
     tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))

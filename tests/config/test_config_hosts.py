@@ -4,7 +4,7 @@ import pytest
 
 from eaglemon.core.hosts import HostSpec
 from eaglemon.errors import ConfigError, UsageError
-from eaglemon.io.config import LOCAL, host_named, load_hosts
+from eaglemon.io.host_config import LOCAL, host_named, load_hosts
 from eaglemon.io.resources import data_folder
 
 

@@ -7,7 +7,8 @@ import pytest
 from eaglemon.core.problems import Severity
 from eaglemon.core.profiles import Profile
 from eaglemon.errors import ConfigError, UsageError
-from eaglemon.io.config import ProfileStore, host_named, load_hosts
+from eaglemon.io.config import ProfileStore
+from eaglemon.io.host_config import host_named, load_hosts
 from eaglemon.io.text_values import text_problem
 from eaglemon.io.workloads import workload_problems
 

@@ -11,7 +11,8 @@ from eaglemon.cli.init import hosts_text
 from eaglemon.cli.main import COMMANDS, run
 from eaglemon.cli.watching import Changes
 from eaglemon.core.hosts import LinkState
-from eaglemon.io.config import ProfileStore, load_hosts
+from eaglemon.io.config import ProfileStore
+from eaglemon.io.host_config import load_hosts
 from eaglemon.io.ssh_names import ssh_names
 from tests.tui import snapshots
 
