@@ -130,3 +130,9 @@ def kill_all_of(state: Path) -> None:
             targets = [str((entry / "fd" / number).readlink()) for number in ("1", "2")]
             if any(target.startswith(f"{state}/") for target in targets):
                 os.kill(int(entry.name), signal.SIGKILL)
+
+
+def own_command() -> str:
+    """Return this process's command line as a process table shows it."""
+    words = Path("/proc/self/cmdline").read_bytes().split(b"\0")
+    return b" ".join(words).decode().strip()

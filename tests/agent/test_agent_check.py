@@ -11,6 +11,7 @@ import pytest
 from eaglemon.agent import agent
 from eaglemon.core.runs import PathFact
 from eaglemon.io.agent_link import AgentLink
+from tests.agent.driver import own_command
 
 
 async def test_paths(link: AgentLink, tmp_path: Path) -> None:
@@ -45,7 +46,7 @@ async def test_who_listens_on_a_port(
         assert (listener.address, listener.port) == (address, port)
         assert listener.pid == os.getpid()
         assert listener.user == Path("/proc/self").owner()
-        assert "pytest" in str(listener.command)
+        assert listener.command == own_command()
 
 
 async def test_the_program_is_looked_up_as_the_profile_would(

@@ -16,7 +16,7 @@ from eaglemon.agent import agent
 from eaglemon.core.hosts import HostSample
 from eaglemon.io.agent_link import AgentLink
 from eaglemon.io.local import LocalTransport
-from tests.agent.driver import linked, python, request, watched
+from tests.agent.driver import linked, own_command, python, request, watched
 
 ROOT = Path(__file__).parent
 READINGS = {
@@ -355,7 +355,7 @@ async def test_processes_have_owner_command_and_memory(driver: Driver) -> None:
     one = by_uuid["GPU-1"]
     assert (one.pid, one.memory_bytes, one.run_id) == (os.getpid(), 150, None)
     assert one.user == Path("/proc/self").owner()
-    assert "pytest" in str(one.command)
+    assert one.command == own_command()
     # NVML's "not available" is all ones.
     assert by_uuid["GPU-0"].memory_bytes is None
 

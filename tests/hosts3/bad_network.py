@@ -74,23 +74,30 @@ class BadNetwork:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        if self.refuses:
+        self._writers.add(writer)
+        serving = asyncio.current_task()
+        assert serving is not None
+        self._tasks.add(serving)
+        try:
+            if not self.refuses:
+                await self._join(reader, writer)
+        finally:
+            self._tasks.discard(serving)
+            self._writers.discard(writer)
             writer.transport.abort()
-            return
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         inner_reader, inner = await asyncio.open_connection("127.0.0.1", self._target_port)
-        self._writers |= {writer, inner}
+        self._writers.add(inner)
         self._upwards.add(inner)
-        tasks = {
-            asyncio.ensure_future(self._pump(reader, inner)),
-            asyncio.ensure_future(self._pump(inner_reader, writer)),
-        }
-        self._tasks |= tasks
-        await asyncio.wait(tasks)
-        self._tasks -= tasks
-        self._upwards.discard(inner)
-        for one in (writer, inner):
-            self._writers.discard(one)
-            one.transport.abort()
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._pump(reader, inner))
+                both.create_task(self._pump(inner_reader, writer))
+        finally:
+            self._upwards.discard(inner)
+            self._writers.discard(inner)
+            inner.transport.abort()
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, RuntimeError):

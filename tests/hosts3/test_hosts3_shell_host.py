@@ -19,7 +19,16 @@ from eaglemon.errors import AgentError, HostError
 from eaglemon.io.connect import open_link
 from eaglemon.io.local import LocalTransport
 from eaglemon.io.shell_host import ShellLink
-from tests.agent.driver import is_alive, kill_all_of, linked, python, request, until, watched
+from tests.agent.driver import (
+    is_alive,
+    kill_all_of,
+    linked,
+    own_command,
+    python,
+    request,
+    until,
+    watched,
+)
 from tests.hosts3.shell_host import Smi, sample_when, shell_link
 
 
@@ -233,7 +242,7 @@ async def test_gpus_come_from_nvidia_smi(state: Path, smi: Smi) -> None:
     assert (gpu.power_w, gpu.power_limit_w, gpu.throttle) == (127.67, 700.0, ("power cap",))
     one, hidden = sample.processes
     assert (one.pid, one.memory_bytes, one.user) == (os.getpid(), 150 * MIB, Path.home().owner())
-    assert "pytest" in str(one.command)
+    assert one.command == own_command()
     assert (hidden.user, hidden.memory_bytes) == (None, None)
     assert sample.processes_known
 

@@ -78,11 +78,13 @@ async def test_chunks_of_several_tokens_are_timed_as_they_arrive(
     record = done.records[0]
     assert [arrival.tokens for arrival in record.arrivals] == [1, 3, 3, 3]
     assert record.ttft_s == pytest.approx(0.1, abs=0.05)
-    assert record.decode_tok_s == pytest.approx(9 / 0.3, rel=0.15)
+    # 30 by the script, and less where a busy machine sends late; the first token would make it 33.
+    assert record.decode_tok_s is not None
+    assert 20.0 < record.decode_tok_s < 31.5
     assert done.figures.chunk_gap_s is not None
-    assert done.figures.chunk_gap_s.median == pytest.approx(0.1, abs=0.03)
+    assert 0.09 < done.figures.chunk_gap_s.median < 0.15
     assert done.figures.token_time_s is not None
-    assert done.figures.token_time_s.median == pytest.approx(0.3 / 9, rel=0.15)
+    assert 1 / 31.5 < done.figures.token_time_s.median < 1 / 20
 
 
 BAD: dict[str, tuple[Script, RequestStatus, str]] = {
