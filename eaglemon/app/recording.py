@@ -23,6 +23,7 @@ from eaglemon.core.hosts import HostSpec
 from eaglemon.core.probe import ProbePlan, ProbeProgress
 from eaglemon.core.problems import Problem
 from eaglemon.core.profiles import Profile
+from eaglemon.core.server_url import Trust
 from eaglemon.core.views import LaunchPlan, LogBatch, ServerView, Snapshot
 from eaglemon.errors import ConfigError, EaglemonError, UsageError
 
@@ -199,6 +200,14 @@ class Replay:
         """Refuse."""
         _refuse()
 
+    def add_host(self, spec: HostSpec) -> None:
+        """Refuse."""
+        _refuse()
+
+    def retry(self, host: str) -> None:
+        """Refuse."""
+        _refuse()
+
     async def restart(self, server_id: str, *, grace_s: float | None = None) -> str:
         """Refuse."""
         _refuse()
@@ -219,7 +228,9 @@ class Replay:
         """Refuse."""
         _refuse()
 
-    async def reach(self, url: str, *, host: str, api_key: str | None = None) -> str:
+    async def reach(
+        self, url: str, *, host: str, api_key: str | None = None, trust: Trust | None = None
+    ) -> str:
         """Refuse."""
         _refuse()
 

@@ -24,7 +24,7 @@ from eaglemon.tui.ascii_only import AsciiOnly
 from eaglemon.tui.columns import plain
 from eaglemon.tui.least_size import LEAST_COLUMNS, LEAST_ROWS, is_too_small
 from eaglemon.tui.news import news
-from eaglemon.tui.scene import Scene
+from eaglemon.tui.scene import Scene, state_of
 from eaglemon.tui.screens.base import ConsoleScreen
 from eaglemon.tui.screens.fleet import FleetScreen
 from eaglemon.tui.settings import Pace, Settings
@@ -260,13 +260,12 @@ class ConsoleApp(App[None]):
         server = screen.current_server() if screen is not None else None
         done = self._deeds
         host = screen.current_host() if screen is not None else None
-        shown = self.snapshot.host(host) if host is not None else None
         return Scene(
             screen=screen.NAME if screen is not None else "fleet",
             server=server,
             servers_tab=screen.hidden_servers_tab if screen is not None else None,
             host=host,
-            host_state=shown.state if shown is not None else None,
+            host_state=state_of(self.snapshot, host),
             hosts=len(self.console_api.hosts()),
             profiles=len(self.console_api.profiles()),
             read_only=self.settings.read_only,
@@ -392,10 +391,7 @@ class ConsoleApp(App[None]):
 
     def on_fleet_screen_host_chosen(self, event: FleetScreen.HostChosen) -> None:
         """Open the chosen host; connect to one that was only offered."""
-        if event.offered is None:
-            self.open_host(event.host)
-        else:
-            self.deeds.hosts.connect_to(event.offered)
+        self.deeds.hosts.open(event.host, event.offered)
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         """Open the chosen server."""

@@ -161,11 +161,11 @@ class Deeds:
         if isinstance(screen, FleetScreen | RunsScreen | ProfilesScreen):
             screen.ask_filter()
         elif isinstance(screen, ServerScreen | LogScreen):
-            self._in_log(lambda log: log.ask(filters=False))
+            self._in_log(lambda log: log.ask("search"))
 
     def only(self) -> None:
         """Ask for a text that shown lines must contain."""
-        self._in_log(lambda log: log.ask(filters=True))
+        self._in_log(lambda log: log.ask("only"))
 
     def next_hit(self) -> None:
         """Go to the next hit."""
@@ -175,9 +175,20 @@ class Deeds:
         """Go to the previous hit."""
         self._step_hit(-1)
 
+    def jump(self) -> None:
+        """Ask for a line number or a time."""
+        self._in_log(lambda log: log.ask("jump"))
+
+    def select(self) -> None:
+        """Begin or end selecting lines of the log."""
+        screen = self._app.console_screen()
+        if isinstance(screen, LogScreen):
+            begins = screen.select()
+            self._app.say("selecting: move, then y copies" if begins else "nothing is selected")
+
     def decisive(self) -> None:
         """Go to the line of the log that decides."""
-        self._in_log(self._show_decisive)
+        self._in_log(lambda log: log.show_decisive())
 
     def sort(self) -> None:
         """Sort servers by the next column."""
@@ -263,12 +274,6 @@ class Deeds:
         screen = self._app.console_screen()
         if isinstance(screen, LogScreen):
             self._app.say(screen.step_hit(step))
-
-    def _show_decisive(self, screen: LogScreen) -> None:
-        server = screen.current_server()
-        if not screen.show_decisive() and server is not None and server.cause is not None:
-            where = units.count(server.cause.line_number)
-            self._app.say(f"line {where} is not among those read: {server.cause.decisive_line}")
 
     def _sort(self, how: Callable[[FleetScreen], str]) -> None:
         screen = self._app.console_screen()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from eaglemon.core.hosts import LinkState
-from eaglemon.core.views import ServerState, ServerView
+from eaglemon.core.views import ServerState, ServerView, Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,12 @@ class Scene:
     """An experiment begun here is under way."""
     profile_file: bool = False
     """The profile under the cursor has a file that can be edited."""
+
+
+def state_of(snapshot: Snapshot, host: str | None) -> LinkState | None:
+    """Return how a host is reached, ``None`` where it is none of the console's."""
+    shown = snapshot.host(host) if host is not None else None
+    return shown.state if shown is not None else None
 
 
 WhyNot = Callable[[Scene], str | None]

@@ -12,6 +12,7 @@ from eaglemon.core.phases import Phase
 from eaglemon.core.probe import ProbeFigures, ProbePlan, ProbeProgress, Prompt, Spread
 from eaglemon.core.problems import Problem
 from eaglemon.core.profiles import Profile
+from eaglemon.core.server_url import Trust
 from eaglemon.core.speculation import AcceptCounts
 from eaglemon.core.views import (
     CauseView,
@@ -213,6 +214,12 @@ class FakeConsole:
     async def foreign(self, host: str) -> Sequence[ForeignServer]:
         return ()
 
+    def add_host(self, spec: HostSpec) -> None:
+        raise UsageError(f"{spec.name} is a host of this console already")
+
+    def retry(self, host: str) -> None:
+        raise UsageError(f"unknown host {host!r}")
+
     async def watch(self, foreign_id: str) -> str:
         return foreign_id
 
@@ -226,8 +233,10 @@ class FakeConsole:
     ) -> Reached:
         raise UsageError(f"{url} on {host}: no answer in {timeout_s} s", hint=str(api_key))
 
-    async def reach(self, url: str, *, host: str, api_key: str | None = None) -> str:
-        self.calls.append(("reach", (url, host, api_key)))
+    async def reach(
+        self, url: str, *, host: str, api_key: str | None = None, trust: Trust | None = None
+    ) -> str:
+        self.calls.append(("reach", (url, host, api_key, trust)))
         return url
 
     async def probe(

@@ -78,6 +78,7 @@ async def opened(
     files: LocalFiles | None = None,
     theme_source: ThemeSource | None = None,
     ascii_only: bool = False,
+    first_run: bool = False,
 ) -> AsyncIterator[Opened]:
     """Run the console on ``snapshot``."""
     fake = fake or FakeConsole(snapshot, log_batches=logs)
@@ -87,6 +88,7 @@ async def opened(
         files=files,
         theme_source=theme_source,
         ascii_only=ascii_only,
+        first_run=first_run,
         themes=THEMES if themes is None else themes,
         theme=theme,
         read_only=read_only,

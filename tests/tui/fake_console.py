@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from eaglemon.app.api import PastLog
 from eaglemon.core.experiment_records import Environment
 from eaglemon.core.foreign import ForeignServer, ForeignStop, Reached
-from eaglemon.core.hosts import HostSpec
+from eaglemon.core.hosts import HostSpec, LinkState
 from eaglemon.core.probe import ProbeFigures, ProbePlan, ProbeProgress, Prompt
 from eaglemon.core.problems import Problem
 from eaglemon.core.profiles import Profile, Speculation
-from eaglemon.core.views import LaunchPlan, LogBatch, ServerView, Snapshot
+from eaglemon.core.server_url import Trust
+from eaglemon.core.views import HostView, LaunchPlan, LogBatch, ServerView, Snapshot
 from eaglemon.errors import EaglemonError, ServerError, UsageError
 
 EAGLE3 = Profile(
@@ -66,6 +67,15 @@ class FakeConsole:
 
     def profile_problems(self) -> Sequence[Problem]:
         return self.broken
+
+    def add_host(self, spec: HostSpec) -> None:
+        self.calls.append(("add_host", spec.name))
+        self.specs = [*self.specs, spec]
+        connecting = HostView(spec=spec, state=LinkState.CONNECTING)
+        self.push(replace(self.now, hosts=(*self.now.hosts, connecting)))
+
+    def retry(self, host: str) -> None:
+        self.calls.append(("retry", host))
 
     def snapshot(self) -> Snapshot:
         return self.now
@@ -144,7 +154,10 @@ class FakeConsole:
     ) -> Reached:
         raise UsageError(f"{url} on {host}: no answer in {timeout_s} s", hint=str(api_key))
 
-    async def reach(self, url: str, *, host: str, api_key: str | None = None) -> str:
+    async def reach(
+        self, url: str, *, host: str, api_key: str | None = None, trust: Trust | None = None
+    ) -> str:
+        del trust
         self.calls.append(("reach", url, host, api_key))
         return url
 

@@ -123,7 +123,7 @@ async def test_read_only_changes_nothing_and_says_so(key: str) -> None:
 async def test_nothing_can_be_started_without_hosts() -> None:
     async with opened(snapshots.EMPTY) as console:
         await console.press("s")
-        assert console.said == ["no hosts: name one on the command line or in hosts.toml"]
+        assert console.said == ["no hosts: connect to one with a, or name one on the command line"]
 
 
 @pytest.mark.parametrize("key", ["colon", "ctrl+p"])

@@ -1,11 +1,13 @@
 """Profiles and drafts on the console: read, edited, checked, inspected."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from eaglemon.core.draft_views import InspectView
+from eaglemon.core.hosts import HostSpec
 from eaglemon.core.problems import Problem
 from eaglemon.errors import ConfigError
 from eaglemon.tui.draft_panels import conditional_lines
@@ -39,6 +41,8 @@ class FakeFiles:
     def __init__(self, fake: FakeConsole, path: Path, *, missing: bool = False) -> None:
         self.fake, self.path, self.missing = fake, path, missing
         self.reloads = 0
+        self.offered: Sequence[str] = ()
+        self.kept: list[str] = []
 
     def profile_file(self, source: str) -> Path | None:
         return self.path if source == "mine" else None
@@ -48,6 +52,16 @@ class FakeFiles:
         if self.path.read_text(encoding="utf-8") == "broken":
             self.fake.broken = [Problem(where="mine", message="not valid toml", hint="line 3")]
         self.fake.known_profiles = (replace(EAGLE3, name="edited", source="mine"), BASELINE)
+
+    def ssh_hosts(self) -> Sequence[HostSpec]:
+        return [HostSpec(name=name, source="~/.ssh/config") for name in self.offered]
+
+    def named_host(self, name: str) -> HostSpec:
+        return HostSpec(name=name, source="command line")
+
+    def keep_host(self, spec: HostSpec) -> Path:
+        self.kept.append(spec.name)
+        return self.path
 
     def inspect_draft(self, folder: str, target: str) -> InspectView:
         if self.missing:

@@ -1,5 +1,7 @@
 """The first screen: hosts and their GPUs, and all servers."""
 
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -7,6 +9,7 @@ from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.widgets import Input
 
+from eaglemon.core.hosts import HostSpec
 from eaglemon.core.views import ServerView, Snapshot
 from eaglemon.tui import panels
 from eaglemon.tui.screens.base import ConsoleScreen
@@ -15,6 +18,9 @@ from eaglemon.tui.widgets.host_list import HostList, host_of
 from eaglemon.tui.widgets.row_list import RowList
 from eaglemon.tui.widgets.server_list import ServerList
 from eaglemon.tui.widgets.text_panel import TextPanel, set_title
+
+Offers = Callable[[], Sequence[HostSpec]]
+"""Reads which hosts could be connected to."""
 
 
 class FleetScreen(ConsoleScreen):
@@ -28,14 +34,18 @@ class FleetScreen(ConsoleScreen):
     SERVERS_TAB = 1
 
     class HostChosen(Message):
-        """A host is to be opened."""
+        """A host is to be opened, or to be connected to where it is only ``offered``."""
 
-        def __init__(self, host: str) -> None:
+        def __init__(self, host: str, offered: HostSpec | None) -> None:
             super().__init__()
             self.host = host
+            self.offered = offered
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, offers: Offers | None = None) -> None:
+        """``offers`` is called in a thread, for somebody who has no hosts yet."""
         super().__init__(settings)
+        self._read_offers = offers
+        self._offers: tuple[HostSpec, ...] = ()
         self._snapshot = Snapshot(at=0.0)
         self._had_servers = False
         self._hosts = HostList(id="hosts")
@@ -61,6 +71,9 @@ class FleetScreen(ConsoleScreen):
         self._servers.add_class("panel")
         self._filter.display = False
         self._titles()
+        if self._read_offers is not None:
+            # The first picture does not wait for files.
+            self.call_after_refresh(self._begin_offer, self._read_offers)
 
     @property
     def filtered(self) -> bool:
@@ -73,7 +86,11 @@ class FleetScreen(ConsoleScreen):
         if server is not None and not self.has_class("-wide"):
             return server.host
         key = self._hosts.cursor_key
-        return None if key is None else host_of(key)
+        return None if key is None or self._hosts.cursor_offer else host_of(key)
+
+    def offered_host(self) -> str | None:
+        """Return the name of the offered host under the cursor."""
+        return self._hosts.cursor_offer
 
     def current_server(self) -> ServerView | None:
         """Return the server under the cursor, where that is in sight."""
@@ -84,7 +101,11 @@ class FleetScreen(ConsoleScreen):
         """Draw hosts and servers."""
         self._snapshot = snapshot
         wanted = self._filter.value
-        self._hosts.show(snapshot, filter_text=wanted)
+        known = {host.name for host in snapshot.hosts}
+        offers = None
+        if self._read_offers is not None:
+            offers = tuple(spec.name for spec in self._offers if spec.name not in known)
+        self._hosts.show(snapshot, filter_text=wanted, offers=offers)
         empty = "no servers yet: press s to start one"
         if self._settings.read_only:
             empty = "no servers"
@@ -141,17 +162,26 @@ class FleetScreen(ConsoleScreen):
         event.stop()
         if event.row_list is self._servers:
             self._draw_preview()
-            self.post_message(self.SelectionChanged())
+        self.post_message(self.SelectionChanged())
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         """Opening what was chosen is the app's business."""
         if event.row_list is self._hosts:
             event.stop()
-            self.post_message(self.HostChosen(host_of(event.key)))
+            name = self._hosts.cursor_offer
+            offered = next((spec for spec in self._offers if spec.name == name), None)
+            self.post_message(self.HostChosen(host_of(event.key), offered))
 
     def on_resize(self) -> None:
         """The preview is made for a width."""
         self._draw_preview()
+
+    def _begin_offer(self, read: Offers) -> None:
+        self.run_worker(self._offer(read), group="offers")
+
+    async def _offer(self, read: Offers) -> None:
+        self._offers = tuple(await asyncio.to_thread(read))
+        self.show(self._snapshot)
 
     def _draw_preview(self) -> None:
         server = self.current_server()

@@ -1,6 +1,6 @@
 """The list of hosts with their GPUs and, on request, the processes that hold GPU memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -25,7 +25,9 @@ from eaglemon.tui.gpu_panels import host_notes, instance_name, last_known, troub
 from eaglemon.tui.looks import LINK_LOOKS
 from eaglemon.tui.widgets.row_list import Row, RowList
 
-_NO_HOSTS = " no hosts: name one on the command line or in hosts.toml"
+_NO_HOSTS = " no hosts yet: press a to connect to one"
+_NO_OFFER = "press a to connect to a host"
+_OFFER = "From ~/.ssh/config, not connected: enter connects, a keeps it too"
 _INDEX_WIDTH = 3
 _PAIR_WIDTH = 11
 _LONGEST_BAR = 40
@@ -47,10 +49,17 @@ class HostList(RowList):
         self._filter = ""
         self._folded: set[str] = set()
         self._processes = False
+        self._offers: Sequence[str] | None = None
 
-    def show(self, snapshot: Snapshot, *, filter_text: str = "") -> None:
-        """Show the hosts of ``snapshot`` whose name contains ``filter_text``."""
+    def show(
+        self, snapshot: Snapshot, *, filter_text: str = "", offers: Sequence[str] | None = None
+    ) -> None:
+        """Show the hosts of ``snapshot`` whose name contains ``filter_text``.
+
+        ``offers`` are names of hosts that could be connected to, for somebody who has none yet.
+        """
         self._snapshot = snapshot
+        self._offers = offers
         self._filter = filter_text.lower()
         self.rebuild()
 
@@ -60,9 +69,15 @@ class HostList(RowList):
         self.rebuild()
         return self._processes
 
+    @property
+    def cursor_offer(self) -> str | None:
+        """Name of the host under the cursor where that is only offered."""
+        key = self.cursor_key
+        return host_of(key) if key is not None and key.startswith("offer/") else None
+
     def action_fold(self) -> None:
         """Fold or unfold the host under the cursor."""
-        if self.cursor_key is not None and host_of(self.cursor_key):
+        if self.cursor_key is not None and self.cursor_offer is None:
             self.toggle_host(self.cursor_key)
 
     def toggle_host(self, key: str) -> None:
@@ -80,10 +95,18 @@ class HostList(RowList):
             if self._filter and self._filter not in host.name.lower():
                 continue
             rows.extend(self._host_rows(host, width, plan))
-        if not rows:
+        offers = [name for name in self._offers or () if self._filter in name.lower()]
+        if not rows and not offers:
             text = f" nothing matches {self._filter!r}" if self._filter else _NO_HOSTS
             return None, [Row("empty", Content.styled(text, "$quiet"), selectable=False)]
-        return plan.header(), rows
+        header = plan.header() if rows else None
+        if self._offers is not None and not self._filter:
+            rows.append(_note("blank", "", width))
+            lines = wrapped(_OFFER if offers else _NO_OFFER, width - 1)
+            rows += [_note(f"offers/{n}", f" {line}", width) for n, line in enumerate(lines)]
+        for name in offers:
+            rows.append(Row(f"offer/{name}", left(f" ○ {name}", width)))
+        return header, rows
 
     def _host_rows(self, host: HostView, width: int, plan: "_Columns") -> Iterator[Row]:
         folded = host.name in self._folded
