@@ -70,6 +70,8 @@ RECORDED = (
     "extra",
 )
 """Keys of a request that its record keeps as they are."""
+OWN_KEYS = ("supervisor", "inside", "container_id")
+"""Keys of a record that are for agents alone."""
 # Reads the agent's source from stdin; without quotes, so that every shell passes it on.
 LOADER = (
     "import sys,zlib;f=sys.stdin.buffer;EAGLEMON_SOURCE=f.read(int(f.read(8)));"
@@ -266,6 +268,13 @@ def find_living(key: Optional[Key]) -> Optional[Proc]:
     return proc if proc is not None and proc.start_ticks == key[1] and is_living(proc) else None
 
 
+def young(procs: Iterable[Proc]) -> List[int]:
+    """Return the pids of those that may not yet be what they will be: they exec soon."""
+    now_ticks = time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
+    least = now_ticks - YOUNG_S * os.sysconf("SC_CLK_TCK")
+    return [proc.pid for proc in procs if proc.start_ticks >= least]
+
+
 def list_pids() -> Set[int]:
     """Return the pids of all processes that may be seen."""
     return {int(name) for name in os.listdir("/proc") if name.isdigit()}
@@ -319,29 +328,98 @@ def read_inner_pid(pid: int) -> Optional[int]:
     return int(words[-1]) if len(words) > 2 and words[-1].isdigit() else None
 
 
-def inner_argv(argv: List[str]) -> List[str]:
-    """Return the command that ``docker exec`` runs inside a container; empty for other commands."""
-    if len(argv) < 4 or os.path.basename(argv[0]) not in ("docker", "podman") or argv[1] != "exec":
-        return []
+class Inside(NamedTuple):
+    """A command that ``docker exec`` or the like runs in a container."""
+
+    program: str
+    """The client, as it was called."""
+    container: str
+    argv: List[str]
+
+    def fits(self, pid: int, container_id: Optional[str]) -> bool:
+        """Tell whether this is the command's process: one of another PID namespace, in the
+        container (where its id is known), with the command line (``***`` fits all)."""
+        try:
+            with open("/proc/%d/cmdline" % pid, "rb") as file:
+                words = file.read(1 << 20).decode("utf-8", "replace").rstrip("\0").split("\0")
+        except OSError:
+            return False
+        # A script's command line begins with its interpreter, and with the script's full path.
+        more = len(words) - len(self.argv)
+        if not 0 <= more <= 3:
+            return False
+        wanted = [os.path.basename(self.argv[0]), *self.argv[1:]]
+        found = [os.path.basename(words[more]), *words[more + 1 :]]
+        for word, mask in zip(found, wanted):  # noqa: B905 -- Python 3.8; as long, see above
+            if word != mask and not ("***" in mask and word.startswith(mask.partition("***")[0])):
+                return False
+        where = read_container(pid)
+        if container_id is not None and where is not None:
+            return container_id.startswith(where)
+        return where is not None or read_inner_pid(pid) is not None
+
+    def signal(self, inner_pid: int, number: int) -> bool:
+        """Have the container's own ``kill`` signal a process that this user may not."""
+        command = "kill -%d %d" % (number, inner_pid)
+        argv = [self.program, "exec", "-u", "0", self.container, "sh", "-c", command]
+        try:
+            done = subprocess.run(
+                argv,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=20.0,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return done.returncode == 0
+
+    def find_id(self) -> Optional[str]:
+        """Ask the engine for the container's full id; ``None`` where it does not tell."""
+        argv = [self.program, "inspect", "--format", "{{.Id}}", self.container]
+        try:
+            done = subprocess.run(
+                argv,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=5.0,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        found = done.stdout.decode("ascii", "replace").strip()
+        return found if re.fullmatch("[0-9a-f]{64}", found) else None
+
+
+YOUNG_S = 5.0
+"""For so long a process is looked at again and again: it may have been read before its exec."""
+INSIDE_LIMIT_S = 60.0
+"""How soon after its client the process in a container must have begun to count as its."""
+CONTAINER_CLIENTS = ("docker", "podman", "nerdctl")
+OPTIONS_WITH_VALUE = ("-e", "--env", "--env-file", "-w", "--workdir", "-u", "--user")
+
+
+def inside_of(argv: List[str]) -> Optional[Inside]:
+    """Return what ``docker exec`` runs inside a container; ``None`` for other commands."""
+    client = len(argv) > 3 and os.path.basename(argv[0]) in CONTAINER_CLIENTS
+    if not client or argv[1] != "exec":
+        return None
     at = 2
     while at < len(argv) and argv[at].startswith("-"):
-        at += 2 if argv[at] in ("-e", "--env", "-w", "--workdir", "-u", "--user") else 1
-    return list(argv[at + 1 :])
+        at += 2 if argv[at] in OPTIONS_WITH_VALUE else 1
+    if at + 1 >= len(argv):
+        return None
+    return Inside(os.path.expanduser(argv[0]), argv[at], list(argv[at + 1 :]))
 
 
-def runs_inside(pid: int, argv: List[str]) -> bool:
-    """Tell whether a process of another namespace has this command line (``***`` fits all)."""
-    try:
-        with open("/proc/%d/cmdline" % pid, "rb") as file:
-            words = file.read(1 << 20).decode("utf-8", "replace").rstrip("\0").split("\0")
-    except OSError:
-        return False
-    if len(words) != len(argv) or (read_inner_pid(pid) is None and read_container(pid) is None):
-        return False
-    return all(
-        word == wanted or ("***" in wanted and word.startswith(wanted.partition("***")[0]))
-        for word, wanted in zip(words, argv)  # noqa: B905 -- Python 3.8; as long, see above
-    )
+def read_key(value: object) -> Optional[Key]:
+    """Return the process that ``{"pid", "start_ticks"}`` of a record names."""
+    if not isinstance(value, dict):
+        return None
+    pid, ticks = value.get("pid"), value.get("start_ticks")
+    return (pid, ticks) if isinstance(pid, int) and isinstance(ticks, int) else None
 
 
 def writes_to(pid: int, path: str) -> bool:
@@ -412,8 +490,7 @@ class Run:
     @property
     def leader(self) -> Optional[Key]:
         """The server's first process."""
-        pid, ticks = self.record.get("pid"), self.record.get("start_ticks")
-        return (pid, ticks) if isinstance(pid, int) and isinstance(ticks, int) else None
+        return read_key(self.record)
 
     @property
     def argv(self) -> List[str]:
@@ -424,9 +501,11 @@ class Run:
     @property
     def supervisor(self) -> Optional[Key]:
         """The supervisor's process."""
-        value = self.record.get("supervisor") or {}
-        pid, ticks = value.get("pid"), value.get("start_ticks")
-        return (pid, ticks) if isinstance(pid, int) and isinstance(ticks, int) else None
+        return read_key(self.record.get("supervisor"))
+
+    def family(self, members: Dict[int, int]) -> Family:
+        """Return what tells its processes from others."""
+        return Family(self.record, self.log, members)
 
     def reload(self, now: float) -> bool:
         """Read the folder's files if they may have changed; False when the folder is gone."""
@@ -464,7 +543,7 @@ class Run:
         if {one["pid"] for one in self._processes} != set(self.members):
             self._look(now)
         ended = self.exit or self._guess_exit(now, here=here)
-        record = {key: value for key, value in self.record.items() if key != "supervisor"}
+        record = {key: value for key, value in self.record.items() if key not in OWN_KEYS}
         status = {
             "record": record,
             "processes": self._processes,
@@ -721,13 +800,10 @@ class Runs:
         self._scanned_at = now
         pids = list_pids()
         new = pids - self._known_pids
-        self._known_pids = pids
-        families = [
-            (run, Family(run.leader, run.supervisor, run.log, run.members, run.argv))
-            for run in open_runs
-        ]
+        families = [(run, run.family(run.members)) for run in open_runs]
         procs = [proc for proc in map(read_proc, new) if proc is not None]
         procs.sort(key=lambda proc: (proc.start_ticks, proc.pid))
+        self._known_pids = pids - set(young(procs))
         for proc in procs:
             for run, family in families:
                 if family.owns(proc):
@@ -738,46 +814,54 @@ class Runs:
 class Family:
     """Tells which processes belong to a run. ``members`` is added to by the caller."""
 
-    def __init__(
-        self,
-        leader: Optional[Key],
-        supervisor: Optional[Key],
-        log: str,
-        members: Dict[int, int],
-        argv: Iterable[str] = (),
-    ) -> None:
+    def __init__(self, record: Json, log: str, members: Dict[int, int]) -> None:
         self.members = members
-        # What docker exec starts is no child of it: its command line is all that tells.
-        self._inside = inner_argv(list(argv))
-        self._leader = leader
+        self._leader = read_key(record)
+        supervisor = read_key(record.get("supervisor"))
         self._supervisor = supervisor if find_living(supervisor) else None
         self._log = os.path.realpath(log)
+        # What docker exec starts is no child of it. Its supervisor notes it; until then its
+        # command line is all that tells.
+        inner = read_key(record.get("inside"))
+        argv = record.get("argv")
+        words = [str(word) for word in argv] if isinstance(argv, list) else []
+        self.inside = inside_of(words)
+        self._sought = self.inside if inner is None else None
+        self._container_id = record.get("container_id")
         # While any process of a session lives, its number is not given to a new process. So a
         # stranger under the leader's pid proves that the old session is empty.
-        current = read_proc(leader[0]) if leader else None
-        self._session_is_ours = leader is not None and (
-            current is None or current.start_ticks == leader[1]
-        )
+        self._sessions = []
+        for key in (self._leader, inner):
+            current = read_proc(key[0]) if key else None
+            if key and (current is None or current.start_ticks == key[1]):
+                self._sessions.append(key)
+        self._strangers = [key for key in (self._leader, inner) if key not in self._sessions]
 
     def owns(self, proc: Proc) -> bool:
         """Tell whether a process that was just read is one of the run."""
         if proc.pid == os.getpid() or proc.key == self._supervisor or not is_living(proc):
             return False
-        if self._leader is not None:
-            pid, ticks = self._leader
+        for pid, ticks in self._sessions:
             if proc.pid == pid:
                 return proc.start_ticks == ticks
-            ours = self._session_is_ours and proc.start_ticks >= ticks
-            if ours and pid in (proc.session, proc.group):
+            if proc.start_ticks >= ticks and pid in (proc.session, proc.group):
                 return True
+        if any(key is not None and proc.pid == key[0] for key in self._strangers):
+            return False
         if proc.parent in self.members:
             return True
         if self._supervisor is not None and proc.parent == self._supervisor[0]:
             return True
-        later = self._leader is not None and proc.start_ticks >= self._leader[1]
-        if later and self._inside and runs_inside(proc.pid, self._inside):
-            return True
-        return writes_to(proc.pid, self._log)
+        return self.is_inside(proc) or writes_to(proc.pid, self._log)
+
+    def is_inside(self, proc: Proc) -> bool:
+        """Tell whether it is the process that the leader had started in a container."""
+        if self._sought is None or self._leader is None:
+            return False
+        later = proc.start_ticks - self._leader[1]
+        if not 0 <= later <= INSIDE_LIMIT_S * os.sysconf("SC_CLK_TCK"):
+            return False
+        return self._sought.fits(proc.pid, self._container_id)
 
 
 # --- starting: agent's side and supervisor ---------------------------------------------------
@@ -843,6 +927,9 @@ def start_run(request: Json, runs: Runs, boot_id: str, source: bytes) -> Json:
         start_ticks=None,
         spawn_error=None,
     )
+    inside = inside_of(argv)
+    if inside is not None:
+        record["container_id"] = inside.find_id()
     try:
         os.makedirs(runs.root, mode=0o700, exist_ok=True)
         with locked(os.path.join(os.path.dirname(runs.root), "launch.lock")):
@@ -962,14 +1049,46 @@ def supervise() -> None:
         started = read_proc(child.pid)
         record["pid"] = child.pid
         record["start_ticks"] = started.start_ticks if started else 0
-        report = {"record": {key: record[key] for key in record if key != "supervisor"}}
+        report = {"record": {key: record[key] for key in record if key not in OWN_KEYS}}
     write_json(path, record)
     # If the agent is gone, run.json tells the next one.
     with contextlib.suppress(OSError):
         os.write(answer, json.dumps(report).encode() + b"\n")
     os.close(answer)
     if child is not None:
+        over, search = threading.Event(), None
+        if inside_of(record["argv"]) is not None:
+            what = (record, path, os.path.join(folder, "server.log"), over)
+            search = threading.Thread(target=note_inside, args=what)
+            search.start()
         reap(child.pid, os.path.join(folder, "exit.json"))
+        over.set()
+        if search is not None:
+            search.join()
+
+
+def note_inside(record: Json, path: str, log: str, over: threading.Event) -> None:
+    """Find the process that the server's command started in a container, and record it.
+
+    Done at once and here: it may change its title later, and a console may come and go.
+    """
+    family = Family(record, log, {})
+    known: Set[int] = set()
+    until = time.monotonic() + INSIDE_LIMIT_S
+    while time.monotonic() < until:
+        if over.is_set():
+            # Its client has ended: it is there by now, or was never started.
+            until = min(until, time.monotonic() + 2.0)
+        pids = list_pids()
+        procs = [proc for proc in map(read_proc, pids - known) if proc is not None]
+        known = pids - set(young(procs))
+        found = next((proc for proc in procs if family.is_inside(proc)), None)
+        if found is not None:
+            record["inside"] = {"pid": found.pid, "start_ticks": found.start_ticks}
+            break
+        time.sleep(0.1)
+    with contextlib.suppress(OSError):  # the command line is left to tell it
+        write_json(path, record)
 
 
 def explain_spawn(error: Exception, program: str, workdir: str) -> str:
@@ -1041,7 +1160,7 @@ class Stopper:
         self.refused: Set[Key] = set()
         run = Run("", self.folder)
         run.reload(time.monotonic())
-        self.family = Family(run.leader, run.supervisor, run.log, self.members, run.argv)
+        self.family = run.family(self.members)
         self.same_boot = run.record.get("boot_id") == read_boot_id()
         self._scanned_at = 0.0
 
@@ -1074,8 +1193,12 @@ class Stopper:
             try:
                 sent = send_signal(proc.key, number)
             except PermissionError:
-                self.refused.add(proc.key)
-                continue
+                # Root's in a container that this user may enter.
+                inside, inner = self.family.inside, read_inner_pid(proc.pid)
+                sent = bool(inside and inner and find_living(proc.key) is not None)
+                if not (sent and inside and inner and inside.signal(inner, number)):
+                    self.refused.add(proc.key)
+                    continue
             count += sent
         return count
 
@@ -1087,8 +1210,11 @@ class Stopper:
             return
         living = self.find()
         if living:
+            # The client of a container ends by itself when what it waits for has: so it passes on
+            # the last lines and the exit code.
+            contained = [proc for proc in living if self.family.inside and read_inner_pid(proc.pid)]
             self.account["term_sent_at"] = time.time()
-            self.account["term_count"] = self.send(living, signal.SIGTERM)
+            self.account["term_count"] = self.send(contained or living, signal.SIGTERM)
             self.save()
             living = self.wait()
         if living:

@@ -13,6 +13,7 @@ import json
 import os
 import pwd
 import signal
+import subprocess
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
@@ -77,6 +78,36 @@ def read_container(pid: int) -> Optional[str]:
     return None
 
 
+def read_inner_pid(pid: int) -> Optional[int]:
+    """Return the pid inside its own namespace, ``None`` where that is the host's."""
+    try:
+        with open("/proc/%d/status" % pid, encoding="utf-8", errors="replace") as file:
+            words = next((line.split() for line in file if line.startswith("NSpid:")), [])
+    except OSError:
+        return None
+    return int(words[-1]) if len(words) > 2 and words[-1].isdigit() else None
+
+
+def container_names() -> Dict[str, str]:
+    """Return the names of running containers by short id, as far as this user may ask."""
+    names: Dict[str, str] = {}
+    for program in ("docker", "podman"):
+        try:
+            done = subprocess.run(
+                [program, "ps", "--no-trunc", "--format", "{{.ID}} {{.Names}}"],
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=5.0,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        rows = (line.split(None, 1) for line in done.stdout.decode("utf-8", "replace").splitlines())
+        names.update((row[0][:12], row[1]) for row in rows if len(row) == 2)
+    return names
+
+
 def list_processes() -> Dict[int, Json]:
     """Return all living processes by pid."""
     found: Dict[int, Json] = {}
@@ -131,6 +162,8 @@ def find(job: Json) -> None:
         if fits and not is_forwarder(argv):
             fitting[pid] = (process, argv)
     families = {pid: members_of(process, processes) for pid, (process, _) in fitting.items()}
+    containers = {pid: read_container(pid) for pid in fitting}
+    names = container_names() if any(containers.values()) else {}
     for pid in sorted(fitting):
         if any(pid in members for other, members in families.items() if other != pid):
             continue
@@ -143,7 +176,8 @@ def find(job: Json) -> None:
             started_at=started_at(process),
             user=user_name(process["uid"]),
             argv=argv,
-            container=read_container(pid),
+            container=names.get(containers[pid] or "", containers[pid]),
+            container_pid=read_inner_pid(pid),
             members=sorted(members),
         )
 

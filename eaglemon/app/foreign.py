@@ -108,7 +108,7 @@ def _server(answer: Mapping[str, object], host: Host) -> ForeignServer | None:
     except UsageError:
         return None
     pid = int(str(answer["pid"]))
-    container = answer.get("container")
+    container, inner_pid = answer.get("container"), answer.get("container_pid")
     server = ForeignServer(
         host=host.spec.name,
         pid=pid,
@@ -118,6 +118,7 @@ def _server(answer: Mapping[str, object], host: Host) -> ForeignServer | None:
         command_line=shlex.join(mask_argv(words)),
         started_at=float(str(answer["started_at"])),
         container=None if container is None else str(container),
+        container_pid=inner_pid if isinstance(inner_pid, int) else None,
         pids=tuple(int(member) for member in members),
     )
     return memory_of(server, host.sample)

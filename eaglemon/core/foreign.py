@@ -22,6 +22,9 @@ class ForeignServer:
     started_at: float
     """Unix seconds of the host."""
     container: str | None = None
+    """Its name, or its short id where the engine may not be asked."""
+    container_pid: int | None = None
+    """The pid as the container counts."""
     pids: tuple[int, ...] = ()
     """The process and all that belong to it."""
     memory_used_bytes: int | None = None
@@ -42,6 +45,8 @@ class ForeignServer:
     def __str__(self) -> str:
         held = memory(self.memory_used_bytes)
         where = f" in container {self.container}" if self.container else ""
+        if where and self.container_pid is not None:
+            where += f" (PID {self.container_pid} there)"
         return (
             f"{self.id}: {self.profile.engine} of {self.user}{where}, "
             f"{self.profile.model} at {self.url}, {held} of GPU memory"

@@ -123,7 +123,7 @@ class Profile:
     conda: str | None = None
     """Name or folder of a conda environment, entered with ``conda run``."""
     container: str | None = None
-    """Name of a running container, entered with ``docker exec``."""
+    """Running container, entered with ``docker exec``; ``podman:NAME`` with ``podman exec``."""
     launcher: str | None = None
     """``module`` (``python -m``) or ``script`` (console script); ``None``: the engine's usual."""
     command: tuple[str, ...] = ()

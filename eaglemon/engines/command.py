@@ -55,7 +55,8 @@ def reached(profile: Profile, start: tuple[str, ...], env: Collection[str]) -> t
     if profile.container is not None:
         passed = [word for name in sorted(env) for word in ("-e", name)]
         folder = ("-w", profile.workdir) if profile.workdir is not None else ()
-        return ("docker", "exec", *passed, *folder, profile.container, *start)
+        engine, _, name = profile.container.rpartition(":")
+        return (engine or "docker", "exec", *passed, *folder, name, *start)
     return start
 
 

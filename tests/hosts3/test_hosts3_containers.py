@@ -1,6 +1,6 @@
 """GPU processes in containers: their name and their PID inside.
 
-There is no container engine here: the process is in a PID namespace and a control group of its
+Without a container engine (test_hosts3_real_containers has those): the process is in a PID namespace and a control group of its
 own, as a container's is, and a stand-in for the docker command tells the name.
 """
 
@@ -17,7 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from eaglemon.agent import agent
 from eaglemon.core.hosts import GpuProcess
+from eaglemon.core.profiles import Profile
+from eaglemon.engines.command import reached
 from eaglemon.io.local import LocalTransport
 from tests.agent.driver import linked
 from tests.agent.test_agent_gpus import build
@@ -107,3 +110,20 @@ async def test_without_leave_to_ask_docker_the_short_id_stays(
     path = f"{tmp_path}:{os.environ['PATH']}"
     process = await first_when_named(tmp_path, driver_folder, contained, path, CONTAINER_ID[:12])
     assert process.container_pid == 1
+
+
+def test_what_runs_inside_is_read_from_the_client_command() -> None:
+    words = ["podman", "exec", "-e", "HF_TOKEN", "--workdir=/w", "-u", "0", "box", "vllm", "serve"]
+    inside = agent.inside_of(words)
+    assert inside is not None
+    assert (inside.program, inside.container, inside.argv) == ("podman", "box", ["vllm", "serve"])
+    assert agent.inside_of(["docker", "ps", "-a", "-q"]) is None
+    assert agent.inside_of(["docker", "exec", "-e", "A", "box"]) is None
+
+
+def test_the_program_of_a_container_is_chosen_by_the_profile() -> None:
+    profile = Profile(name="p", engine="vllm", model="m", container="podman:box")
+    assert reached(profile, ("vllm", "serve"), ["HF_TOKEN"]) == (
+        *("podman", "exec", "-e", "HF_TOKEN", "box"),
+        *("vllm", "serve"),
+    )
