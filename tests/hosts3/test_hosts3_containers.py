@@ -1,7 +1,7 @@
 """GPU processes in containers: their name and their PID inside.
 
-Without a container engine (test_hosts3_real_containers has those): the process is in a PID namespace and a control group of its
-own, as a container's is, and a stand-in for the docker command tells the name.
+Without a container engine (test_hosts3_real_containers has those): the process is in a PID
+namespace and a control group of its own, and a stand-in for the docker command tells the name.
 """
 
 import asyncio
@@ -122,7 +122,7 @@ def test_what_runs_inside_is_read_from_the_client_command() -> None:
 
 
 def test_the_program_of_a_container_is_chosen_by_the_profile() -> None:
-    profile = Profile(name="p", engine="vllm", model="m", container="podman:box")
+    profile = Profile(name="p", engine="vllm", model="m", port=1, container="podman:box")
     assert reached(profile, ("vllm", "serve"), ["HF_TOKEN"]) == (
         *("podman", "exec", "-e", "HF_TOKEN", "box"),
         *("vllm", "serve"),
