@@ -1,6 +1,6 @@
 """What the panels of a server say, as content for a width. Pure: views in, content out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import tzinfo
 
 from textual.content import Content
@@ -8,22 +8,20 @@ from textual.content import Content
 from eaglemon.core import units
 from eaglemon.core.probe import ProbeProgress, Spread
 from eaglemon.core.views import (
-    AcceptanceView,
     CauseView,
     HealthView,
-    LoadView,
     PhaseState,
     ServerState,
     ServerView,
     StopView,
 )
+from eaglemon.tui.acceptance_panels import acceptance, load_line
 from eaglemon.tui.columns import (
     bar,
     first_that_fits,
     joined,
     lines,
     plain,
-    right,
     spread,
     wrapped,
 )
@@ -100,7 +98,7 @@ def preview(server: ServerView, width: int, zone: tzinfo | None) -> Content:
     if server.acceptance is not None or server.load is not None:
         rows.append(Content(""))
         rows.append(load_line(server.load, width))
-        rows.append(acceptance(server.acceptance, server, width))
+        rows.append(acceptance(server.acceptance, server, width, short=True))
     if server.cause is not None:
         rows += [Content(""), cause(server.cause, width)]
     if server.stop is not None:
@@ -143,98 +141,6 @@ def startup_notes(server: ServerView, width: int) -> list[Content]:
     for note in server.notes[:3]:
         result += [Content.styled(f"• {line}", "$quiet") for line in wrapped(note, width - 2, 1)]
     return result
-
-
-def acceptance(view: AcceptanceView | None, server: ServerView, width: int) -> Content:
-    """Return the accept length against its ceiling and how far drafts survive by position."""
-    if view is None:
-        if server.speculation is None:
-            return Content.styled("this server does not speculate", "$quiet")
-        nothing = Content.styled("no verify step seen yet", "$quiet")
-        return lines([nothing, *_probed_positions(server, width)])
-    of = f" of {view.ceiling}" if view.ceiling is not None else ""
-    value = units.length(view.accept_length)
-    head = joined("accept length  ", Content.styled(value, "bold $chart-accept"), of)
-    window = "" if view.window_s is None else f"last {units.span(view.window_s)}{_DOT}"
-    source = Content.styled(f"{window}{view.source}{_DOT}{units.age(view.age_s)}", "$quiet")
-    rows: list[Content | str] = []
-    if head.cell_length + source.cell_length + 2 <= width:
-        rows.append(spread(head, source, width))
-    else:
-        rows += [head, source]
-    if view.collapsed:
-        text = "collapsed: every step yields its bonus token alone, the draft is of no use"
-        rows += [Content.styled(line, "$state-failed") for line in wrapped(text, width, 2)]
-    if view.windows:
-        spans = [f"{span.label} {units.length(span.accept_length)}" for span in view.windows]
-        rows.append(Content.styled(plain(_DOT.join(spans)), "$quiet"))
-    if view.hint:
-        text = f"no metrics: {view.hint}"
-        rows += [Content.styled(line, "$quiet") for line in wrapped(text, width, 2)]
-    if view.accept_length is not None and view.ceiling:
-        rows.append(
-            joined(
-                Content.styled(f"of {view.ceiling}".rjust(_LABEL_WIDTH - 1), "$quiet"),
-                " ",
-                bar(view.accept_length / view.ceiling, _bar_width(width), "$chart-accept"),
-                right(value, 6),
-            )
-        )
-    rows += _positions(view.per_position, width) or _probed_positions(server, width)
-    return lines(rows)
-
-
-def _positions(shares: Sequence[float], width: int) -> list[Content]:
-    return [
-        joined(
-            right(f"position {number}" if number == 1 else str(number), _LABEL_WIDTH - 1, "$quiet"),
-            " ",
-            bar(share, _bar_width(width), "$accept-bar"),
-            right(f"{share:.2f}", 6),
-        )
-        for number, share in enumerate(shares, start=1)
-    ]
-
-
-def _probed_positions(server: ServerView, width: int) -> list[Content]:
-    """Return the positions of the last probe: not every engine's counters tell them."""
-    probe = server.probe
-    counts = probe.figures.counts if probe is not None else None
-    if probe is None or counts is None or not counts.survival:
-        return []
-    told = f"by position, as of the last probe ({probe.plan.workload}"
-    told += f", {probe.figures.accept_source}):" if probe.figures.accept_source else "):"
-    head = [Content.styled(line, "$quiet") for line in wrapped(told, width, 2)]
-    return [*head, *_positions(counts.survival, width)]
-
-
-def _bar_width(width: int) -> int:
-    return max(4, min(60, width - _LABEL_WIDTH - 7))
-
-
-def load_line(load: LoadView | None, width: int) -> Content:
-    """Return tok/s, running and waiting requests and KV use."""
-    if load is None:
-        return Content.styled("tok/s       -", "$quiet")
-    speed = joined("tok/s ", Content.styled(units.rate(load.tok_s).rjust(7), "bold $chart-speed"))
-    counts = (
-        f"  {units.count(load.running)} running  {units.count(load.waiting)} waiting"
-        f"  KV {units.percent(load.kv_used_fraction)}"
-    )
-    age = f"  {load.source}{_DOT}{units.age(load.age_s)}"
-    return first_that_fits(
-        width,
-        joined(speed, counts, Content.styled(age, "$quiet")),
-        joined(speed, counts),
-        speed,
-    )
-
-
-def accept_line(view: AcceptanceView | None) -> Content:
-    """Return the caption of the accept-length chart."""
-    value = units.length(view.accept_length if view else None)
-    of = f" of {view.ceiling}" if view and view.ceiling is not None else ""
-    return joined("accept length ", Content.styled(value, "bold $chart-accept"), of)
 
 
 def probe(progress: ProbeProgress, width: int) -> Content:

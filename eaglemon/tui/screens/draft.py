@@ -13,6 +13,7 @@ from eaglemon.core.profiles import Profile
 from eaglemon.core.views import ServerView, Snapshot
 from eaglemon.errors import EaglemonError
 from eaglemon.tui import draft_panels, panels
+from eaglemon.tui.acceptance_panels import acceptance
 from eaglemon.tui.columns import lines, wrapped
 from eaglemon.tui.screens.base import ConsoleScreen
 from eaglemon.tui.settings import Settings
@@ -74,7 +75,7 @@ class DraftScreen(ConsoleScreen):
             return
         width = (self.size.width // 2 if self.has_class("-wide") else self.size.width) - 6
         self._title.show(panels.title_line(server, self.size.width - 2, self._settings.zone))
-        rows: list[Content | str] = [panels.acceptance(server.acceptance, server, width)]
+        rows: list[Content | str] = [acceptance(server.acceptance, server, width)]
         rows += draft_panels.conditional_lines(server, width)
         self._served_lines.show(lines(rows))
         self._file_lines.show(lines(self._about(server, width)))

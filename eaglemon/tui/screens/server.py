@@ -9,8 +9,10 @@ from textual.widget import Widget
 from eaglemon.app.api import Eaglemon
 from eaglemon.core import units
 from eaglemon.core.views import PhaseState, ServerView, Snapshot
+from eaglemon.core.worth import worth_of
 from eaglemon.errors import EaglemonError
 from eaglemon.tui import panels
+from eaglemon.tui.acceptance_panels import accept_line, acceptance, speeds
 from eaglemon.tui.columns import lines
 from eaglemon.tui.screens.base import ConsoleScreen
 from eaglemon.tui.settings import Settings
@@ -43,6 +45,7 @@ class ServerScreen(ConsoleScreen):
         self.server_id = server_id
         self._api = api
         self._server: ServerView | None = None
+        self._servers: tuple[ServerView, ...] = ()
         self._now = 0.0
         self._title = TextPanel(id="server-title")
         self._startup = VerticalScroll(id="startup", classes="panel")
@@ -103,7 +106,7 @@ class ServerScreen(ConsoleScreen):
         server = snapshot.server(self.server_id)
         if server is None or not self.is_mounted:
             return
-        self._server, self._now = server, snapshot.at
+        self._server, self._now, self._servers = server, snapshot.at, snapshot.servers
         self._draw(server)
 
     def on_resize(self) -> None:
@@ -156,8 +159,9 @@ class ServerScreen(ConsoleScreen):
     def _draw_measurements(self, server: ServerView) -> None:
         width = self.size.width
         inner = _inner_width(self._accept, width - 4)
-        self._accept.show(panels.acceptance(server.acceptance, server, inner))
-        self._load.show(panels.load_line(server.load, _inner_width(self._load, width - 4)))
+        worth = worth_of(server, self._servers, {p.name: p.model for p in self._api.profiles()})
+        self._accept.show(acceptance(server.acceptance, server, inner, worth))
+        self._load.show(speeds(server, _inner_width(self._load, width - 4)))
         self._speed_chart.show(server.tok_s_history, self._now)
         ceiling = server.acceptance.ceiling if server.acceptance else None
         if ceiling is None and server.speculation is not None:
@@ -167,7 +171,7 @@ class ServerScreen(ConsoleScreen):
         # One readable chart is better than two that are not; the figure has a tab of its own.
         both = speculates and (height == 0 or height >= _BOTH_CHARTS_HEIGHT)
         self._accept_caption.display = self._accept_chart.display = both
-        self._accept_caption.show(panels.accept_line(server.acceptance))
+        self._accept_caption.show(accept_line(server.acceptance))
         self._accept_chart.show(
             server.accept_history, self._now, high=float(ceiling) if ceiling else None
         )
