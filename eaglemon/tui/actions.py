@@ -1,71 +1,14 @@
 """The one table of actions: bindings, key line, command palette, help and docs are made of it."""
 
-from dataclasses import dataclass
-
 from eaglemon.tui import scene as why
-from eaglemon.tui.scene import Scene, WhyNot
+from eaglemon.tui.action import Action, action, shown_key
+from eaglemon.tui.record_actions import LOG_ACTIONS
+from eaglemon.tui.scene import Scene
 
 __all__ = ["ACTIONS", "BY_ID", "Action", "Scene", "shown_key"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
-    """Something a person can do; the method ``id`` of ``Deeds`` does it."""
-
-    id: str
-    keys: tuple[str, ...]
-    """Textual key names; the first is the one that is shown."""
-    label: str
-    """One word for the key line."""
-    title: str
-    """A sentence for palette and help."""
-    why_not: WhyNot
-    important: bool = True
-    """Shown in the key line."""
-    screens: tuple[str, ...] = ()
-    """Where it is shown in the key line; empty: everywhere."""
-
-
-_NAMES = {
-    "question_mark": "?",
-    "slash": "/",
-    "colon": ":",
-    "escape": "esc",
-    "left_square_bracket": "[",
-    "right_square_bracket": "]",
-    "less_than_sign": "<",
-    "greater_than_sign": ">",
-    "ampersand": "&",
-}
-
-
-def shown_key(action: Action) -> str:
-    """Return the key as people write it."""
-    return _NAMES.get(action.keys[0], action.keys[0])
-
-
-def _action(
-    id: str,  # noqa: A002 (the name of the field)
-    keys: str,
-    label: str,
-    title: str,
-    why_not: WhyNot,
-    *screens: str,
-    important: bool = True,
-) -> Action:
-    return Action(
-        id=id,
-        keys=tuple(keys.split()),
-        label=label,
-        title=title,
-        why_not=why_not,
-        important=important,
-        screens=screens,
-    )
-
-
 ACTIONS: tuple[Action, ...] = (
-    _action(
+    action(
         "start",
         "s",
         "start",
@@ -76,7 +19,7 @@ ACTIONS: tuple[Action, ...] = (
         "server",
         "profiles",
     ),
-    _action(
+    action(
         "stop",
         "S",
         "stop",
@@ -87,7 +30,7 @@ ACTIONS: tuple[Action, ...] = (
         "server",
         "log",
     ),
-    _action(
+    action(
         "kill",
         "K",
         "kill",
@@ -98,7 +41,7 @@ ACTIONS: tuple[Action, ...] = (
         "server",
         "log",
     ),
-    _action(
+    action(
         "restart",
         "R",
         "restart",
@@ -107,7 +50,7 @@ ACTIONS: tuple[Action, ...] = (
         "server",
         "log",
     ),
-    _action(
+    action(
         "ab",
         "b",
         "A/B",
@@ -117,7 +60,7 @@ ACTIONS: tuple[Action, ...] = (
         "server",
         "runs",
     ),
-    _action(
+    action(
         "probe",
         "t",
         "probe",
@@ -126,7 +69,7 @@ ACTIONS: tuple[Action, ...] = (
         "fleet",
         "server",
     ),
-    _action(
+    action(
         "cancel",
         "x",
         "cancel",
@@ -134,7 +77,7 @@ ACTIONS: tuple[Action, ...] = (
         why.cancel,
         important=False,
     ),
-    _action(
+    action(
         "open",
         "o",
         "open",
@@ -142,7 +85,7 @@ ACTIONS: tuple[Action, ...] = (
         why.open_server,
         "fleet",
     ),
-    _action(
+    action(
         "log",
         "l",
         "log",
@@ -152,7 +95,7 @@ ACTIONS: tuple[Action, ...] = (
         "server",
         "host",
     ),
-    _action(
+    action(
         "host",
         "h",
         "host",
@@ -161,7 +104,7 @@ ACTIONS: tuple[Action, ...] = (
         "fleet",
         "server",
     ),
-    _action(
+    action(
         "filter",
         "slash",
         "filter",
@@ -172,7 +115,7 @@ ACTIONS: tuple[Action, ...] = (
         "profiles",
         "log",
     ),
-    _action(
+    action(
         "runs",
         "u",
         "runs",
@@ -181,7 +124,7 @@ ACTIONS: tuple[Action, ...] = (
         "fleet",
         "experiment",
     ),
-    _action(
+    action(
         "draft",
         "d",
         "draft",
@@ -189,7 +132,7 @@ ACTIONS: tuple[Action, ...] = (
         why.draft,
         "server",
     ),
-    _action(
+    action(
         "profiles",
         "P",
         "profiles",
@@ -197,7 +140,7 @@ ACTIONS: tuple[Action, ...] = (
         why.profiles,
         "fleet",
     ),
-    _action(
+    action(
         "edit",
         "e",
         "edit",
@@ -205,16 +148,16 @@ ACTIONS: tuple[Action, ...] = (
         why.edit,
         "profiles",
     ),
-    _action(
+    action(
         "copy",
         "y",
         "copy",
-        "Copy the server's command line",
-        why.with_server,
+        "Copy the command line; in a log its lines selected, marked or in sight",
+        why.copy,
         "server",
         "log",
     ),
-    _action(
+    action(
         "retry",
         "r",
         "retry",
@@ -223,7 +166,7 @@ ACTIONS: tuple[Action, ...] = (
         "fleet",
         "host",
     ),
-    _action(
+    action(
         "connect",
         "a",
         "add host",
@@ -232,7 +175,7 @@ ACTIONS: tuple[Action, ...] = (
         "fleet",
         important=False,
     ),
-    _action(
+    action(
         "watch",
         "w",
         "watch",
@@ -241,7 +184,7 @@ ACTIONS: tuple[Action, ...] = (
         "host",
         important=False,
     ),
-    _action(
+    action(
         "processes",
         "i",
         "processes",
@@ -250,57 +193,8 @@ ACTIONS: tuple[Action, ...] = (
         "fleet",
         important=False,
     ),
-    _action(
-        "next_hit",
-        "n",
-        "next",
-        "Go to the next hit in the log",
-        why.on_log,
-        "log",
-    ),
-    _action(
-        "previous_hit",
-        "N",
-        "previous",
-        "Go to the previous hit in the log",
-        why.on_log,
-        "log",
-        important=False,
-    ),
-    _action(
-        "only",
-        "ampersand",
-        "only",
-        "Show only the lines of the log that contain a text",
-        why.on_log,
-        "log",
-    ),
-    _action(
-        "jump",
-        "J",
-        "jump",
-        "Go to a line of the log by its number, or to a time",
-        why.on_log,
-        "log",
-    ),
-    _action(
-        "select",
-        "v",
-        "select",
-        "Select lines of the log, from here to where you go; y copies them",
-        why.on_log,
-        "log",
-        important=False,
-    ),
-    _action(
-        "decisive",
-        "c",
-        "cause",
-        "Go to the line of the log that decides",
-        why.decisive,
-        "log",
-    ),
-    _action(
+    *LOG_ACTIONS,
+    action(
         "sort",
         "greater_than_sign",
         "sort",
@@ -308,7 +202,7 @@ ACTIONS: tuple[Action, ...] = (
         why.on_fleet,
         important=False,
     ),
-    _action(
+    action(
         "sort_back",
         "less_than_sign",
         "sort",
@@ -316,7 +210,7 @@ ACTIONS: tuple[Action, ...] = (
         why.on_fleet,
         important=False,
     ),
-    _action(
+    action(
         "invert",
         "I",
         "invert",
@@ -324,14 +218,14 @@ ACTIONS: tuple[Action, ...] = (
         why.on_fleet,
         important=False,
     ),
-    _action(
+    action(
         "pause",
         "p",
         "pause",
         "Freeze the picture, or let it go on",
         why.always,
     ),
-    _action(
+    action(
         "previous_tab",
         "left_square_bracket",
         "tab",
@@ -339,7 +233,7 @@ ACTIONS: tuple[Action, ...] = (
         why.tabs,
         important=False,
     ),
-    _action(
+    action(
         "next_tab",
         "right_square_bracket",
         "tab",
@@ -347,7 +241,7 @@ ACTIONS: tuple[Action, ...] = (
         why.tabs,
         important=False,
     ),
-    _action(
+    action(
         "theme",
         "T",
         "theme",
@@ -355,28 +249,28 @@ ACTIONS: tuple[Action, ...] = (
         why.always,
         important=False,
     ),
-    _action(
+    action(
         "back",
         "escape",
         "back",
         "Go back",
         why.back,
     ),
-    _action(
+    action(
         "palette",
         "colon ctrl+p",
         "commands",
         "Search all commands",
         why.always,
     ),
-    _action(
+    action(
         "help",
         "question_mark f1",
         "help",
         "Explain keys and signs",
         why.always,
     ),
-    _action(
+    action(
         "quit",
         "q ctrl+q",
         "quit",
@@ -385,4 +279,4 @@ ACTIONS: tuple[Action, ...] = (
     ),
 )
 
-BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
+BY_ID: dict[str, Action] = {one.id: one for one in ACTIONS}

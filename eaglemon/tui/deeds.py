@@ -144,10 +144,17 @@ class Deeds:
         self._app.open_log(self._server().id)
 
     def copy(self) -> None:
-        """Copy the command line to the clipboard of the terminal."""
-        server = self._server()
-        self._app.copy_to_clipboard(server.command_line)
-        self._app.say(f"copied the command line of {server.name}")
+        """Copy what the screen is about to the clipboard of the terminal."""
+        screen = self._app.console_screen()
+        text, what = "", "the command line"
+        if isinstance(screen, LogScreen):
+            found, which = screen.texts()
+            text, what = "\n".join(found), f"{units.plural(len(found), 'line')} {which}"
+        else:
+            server = self._server()
+            text, what = server.command_line, f"the command line of {server.name}"
+        self._app.copy_to_clipboard(text)
+        self._app.say(f"copied {what}" if text else "nothing to copy here")
 
     def processes(self) -> None:
         """Show or hide processes."""
@@ -262,7 +269,7 @@ class Deeds:
         if screen is not None:
             screen.step_tab(step)
 
-    def _in_log(self, then: Callable[[LogScreen], None]) -> None:
+    def _in_log(self, then: Callable[[LogScreen], object]) -> None:
         here = self._app.console_screen()
         screen = self._app.open_log(self._server().id)
         if screen is here:

@@ -39,19 +39,34 @@ class LogBuffer:
         """Cells of the widest line so far."""
 
     def add(self, lines: Sequence[str]) -> int:
-        """Take cleaned lines and return how many shown ones were pushed out."""
+        """Take cleaned lines and return how many shown ones were pushed out.
+
+        A line that the filter let through stays until ``max_lines`` newer ones are shown.
+        """
         self.total += len(lines)
         new = lines[-self.max_lines :]
-        self.width = max(self.width, max(map(_width, new), default=0))
+        self.widen(new)
         self.lines += new
-        gone = self.lines[: max(0, len(self.lines) - self.max_lines)]
-        del self.lines[: len(gone)]
+        gone = max(0, len(self.lines) - self.max_lines)
+        del self.lines[:gone]
         if not self.only:
-            return len(gone)
+            return gone
         self.shown += [line for line in new if matches(line, self.only)]
-        out = sum(matches(line, self.only) for line in gone)
+        out = max(0, len(self.shown) - self.max_lines)
         del self.shown[:out]
         return out
+
+    def add_older(self, lines: Sequence[str]) -> int:
+        """Put cleaned lines that the filter let through before all others; return how many fit."""
+        room = self.max_lines - len(self.shown)
+        fits = lines[max(0, len(lines) - room) :] if room > 0 else []
+        self.shown[:0] = fits
+        self.widen(fits)
+        return len(fits)
+
+    def widen(self, lines: Sequence[str]) -> None:
+        """Take note of lines that will be shown."""
+        self.width = max(self.width, max(map(_width, lines), default=0))
 
     def clear(self) -> None:
         """Forget all lines."""

@@ -81,6 +81,11 @@ def with_server(scene: Scene) -> str | None:
     return None
 
 
+def copy(scene: Scene) -> str | None:
+    """Needs a server, or a log."""
+    return None if scene.screen == "log" else with_server(scene)
+
+
 def with_host(scene: Scene) -> str | None:
     """Needs a host."""
     if scene.screen == "host":

@@ -14,11 +14,14 @@ from textual.timer import Timer
 from eaglemon.core import units
 from eaglemon.tui.columns import plain
 from eaglemon.tui.log_buffer import LogBuffer, clean
+from eaglemon.tui.log_hits import Hits
 from eaglemon.tui.widgets.text_panel import set_title
 
 __all__ = ["MAX_LINES", "LogView", "clean"]
 
 MAX_LINES = 20_000
+MOST_COPIED = 2_000
+"""Terminals take only so much into the clipboard."""
 
 
 class LogView(ScrollView, can_focus=True):
@@ -48,8 +51,10 @@ class LogView(ScrollView, can_focus=True):
         self._dropped = 0
         self._ended = False
         self._following = True
-        self._wanted = ""
+        self._hits = Hits("")
         self._place: int | None = None
+        self._anchor: int | None = None
+        self._anchor_top = 0
 
     @property
     def lines(self) -> list[str]:
@@ -99,10 +104,7 @@ class LogView(ScrollView, can_focus=True):
             self._buffer.total += max(0, self._unseen - len(batch))
             self._unseen = 0
             self._lay_out()
-            if self._place is not None:
-                self._place = self._place - gone if self._place >= gone else None
-            if not self._following and gone:
-                self.scroll_to(y=max(0, self.scroll_offset.y - gone), animate=False, immediate=True)
+            self._shift(-gone)
             self._keep_end()
             self.refresh()
         self._tell()
@@ -110,32 +112,29 @@ class LogView(ScrollView, can_focus=True):
     def show_only(self, text: str) -> None:
         """Show only lines that contain ``text``; empty shows all again."""
         self._buffer.filter(text)
-        self._place = None
+        self._place = self._anchor = None
+        self._hits = Hits("")
         self._lay_out()
         self.action_follow()
         self.refresh()
 
     def search(self, text: str, *, step: int = -1) -> str:
         """Go to the next (1) or previous (-1) line with ``text``; return how that went."""
-        if text != self._wanted:
-            self._wanted, self._place = text, None
-        hits = self._buffer.hits(text)
-        if not hits:
-            self.refresh()
-            self._tell()
-            return f"no line contains {text!r}" if text else "nothing to look for: type it after /"
-        if self._place is None:
-            place = hits[-1] if step < 0 else hits[0]
-        else:
-            after = [n for n in hits if (n > self._place if step > 0 else n < self._place)]
-            around = hits[0] if step > 0 else hits[-1]
-            place = (after[0] if step > 0 else after[-1]) if after else around
-        self.go_to(place)
-        return f"hit {hits.index(place) + 1} of {len(hits)}"
+        if text != self._hits.text:
+            self._place = None
+            self._hits = self._new_search(text)
+        if not text:
+            return "nothing to look for: type it after /"
+        place, words = self._hits.step(self._place, step, self._hits_here(text))
+        if place is not None:
+            self.go_to(place)
+        self.refresh()
+        self._tell()
+        return words
 
     def search_again(self, step: int) -> str:
         """Go to the next (1) or previous (-1) hit of the last search."""
-        return self.search(self._wanted, step=step)
+        return self.search(self._hits.text, step=step)
 
     def find_line(self, line: str) -> bool:
         """Go to a line; return whether it is among those kept."""
@@ -143,7 +142,7 @@ class LogView(ScrollView, can_focus=True):
             self.show_only("")
         place = self._buffer.last(clean(line).strip())
         if place is not None:
-            self.go_to(place)
+            self.go_to(self._row_of(place))
         return place is not None
 
     def go_to(self, place: int) -> None:
@@ -155,6 +154,37 @@ class LogView(ScrollView, can_focus=True):
         self._following = self.is_vertical_scroll_end
         self.refresh()
         self._tell()
+
+    @property
+    def selected(self) -> range:
+        """Return the rows from the one where selecting began to the edge that was scrolled to."""
+        if self._anchor is None:
+            return range(0)
+        anchor, top = self._anchor, self.scroll_offset.y
+        bottom = min(self._rows, top + self.scrollable_content_region.height) - 1
+        if top < self._anchor_top:
+            return range(min(top, anchor), anchor + 1)
+        return range(anchor, max(bottom if top > self._anchor_top else anchor, anchor) + 1)
+
+    def select(self) -> bool:
+        """Begin to select at the marked row, else the first in sight; or end it. Tell which."""
+        begins = self._anchor is None
+        self._anchor_top = self.scroll_offset.y
+        place = self._anchor_top if self._place is None else self._place
+        self._anchor = place if begins else None
+        self.refresh()
+        self._tell()
+        return begins
+
+    def texts(self) -> tuple[list[str], str]:
+        """Return the lines to copy, and what they are: selected, marked, or in sight."""
+        top = self.scroll_offset.y
+        rows, what = range(top, min(self._rows, top + self.size.height)), "in sight"
+        if self._anchor is not None:
+            rows, what = self.selected, "selected"
+        elif self._place is not None:
+            rows, what = range(self._place, self._place + 1), "marked"
+        return [self._row(row) for row in rows[-MOST_COPIED:]], what
 
     def on_resize(self) -> None:
         """A smaller view still shows the end, when it did before."""
@@ -177,42 +207,83 @@ class LogView(ScrollView, can_focus=True):
         width = self.scrollable_content_region.width
         left, top = self.scroll_offset
         place = top + y
-        if place >= len(self._buffer.shown):
+        if place >= self._rows:
             return Strip.blank(width, self.rich_style)
-        marked = place == self._place
+        marked = place == self._place or place in self.selected
         style = self.get_component_rich_style("log-view--place") if marked else self.rich_style
-        text = self._buffer.shown[place]
+        text = self._row(place)
         segments = [Segment(text, style)]
-        if self._wanted:
+        if self._hits.text:
             hit = style + self.get_component_rich_style("log-view--hit", partial=True)
             segments = [Segment(part, hit if n % 2 else style) for n, part in self._parts(text)]
         return Strip(segments).crop(left, left + width).extend_cell_length(width, style)
 
     def _parts(self, text: str) -> list[tuple[int, str]]:
-        seen = text.lower() if self._wanted.islower() else text
+        wanted = self._hits.text
+        seen = text.lower() if wanted.islower() else text
         parts: list[tuple[int, str]] = []
         start = 0
-        while (at := seen.find(self._wanted, start)) >= 0 and len(seen) == len(text):
-            end = at + len(self._wanted)
+        while (at := seen.find(wanted, start)) >= 0 and len(seen) == len(text):
+            end = at + len(wanted)
             parts += [(0, text[start:at]), (1, text[at:end])]
             start = end
         return [*parts, (0, text[start:])]
 
+    @property
+    def _rows(self) -> int:
+        """Number of rows that can be scrolled to."""
+        return len(self._buffer.shown)
+
+    def _row_of(self, place: int) -> int:
+        """Return the row of a line that is here, by its place among those."""
+        return place
+
+    def _row(self, row: int) -> str:
+        """Return the text of a row."""
+        return self._buffer.shown[row]
+
+    def _hits_here(self, text: str) -> list[int]:
+        """Return the rows with ``text`` that are known here, in order."""
+        return self._buffer.hits(text)
+
+    def _new_search(self, text: str) -> Hits:
+        return Hits(text)
+
+    def _shift(self, rows: int) -> None:
+        """Keep what is in sight where it is after rows came or went above it."""
+        if not rows:
+            return
+        for name in ("_place", "_anchor"):
+            place = getattr(self, name)
+            if place is not None:
+                setattr(self, name, place + rows if place + rows >= 0 else None)
+        self._anchor_top += rows
+        if not self._following:
+            top = max(0, self.scroll_offset.y + rows)
+            self.scroll_to(y=top, animate=False, immediate=True)
+
     def _lay_out(self) -> None:
-        self.virtual_size = Size(self._buffer.width, len(self._buffer.shown))
+        self.virtual_size = Size(self._buffer.width, self._rows)
 
     def _keep_end(self) -> None:
         if self._following:
             self.scroll_end(animate=False, immediate=True, x_axis=False)
 
+    def _count(self) -> str:
+        """Say how many lines there are."""
+        return units.plural(self._buffer.total, "line")
+
     def _tell(self) -> None:
         follows = "following" if self._following else "not following (G)"
         how = "ended" if self._ended else follows
-        text = f"Log ─ {how}, {units.plural(self._buffer.total, 'line')}"
+        text = f"Log ─ {how}, {self._count()}"
         if self._dropped:
             text += f", {units.count(self._dropped)} left out"
         if self._buffer.only:
             text += f", {units.count(len(self._buffer.shown))} with {self._buffer.only!r}"
-        if self._wanted:
-            text += f", search: {self._wanted}"
+        if self._hits.text:
+            text += f", search: {self._hits.text}"
+            text += f", {self._hits.words}" if self._hits.words else ""
+        if self._anchor is not None:
+            text += f", {units.plural(len(self.selected), 'line')} selected (y)"
         set_title(self, text)
