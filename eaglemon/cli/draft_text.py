@@ -62,6 +62,7 @@ def check_lines(view: CheckView) -> list[str]:
             (
                 f"coverage {percent(view.coverage)}",
                 f"{count(view.tokens)} tokens in {view.sequences} sequences",
+                f"errors over {view.observations} observations",
                 f"expected is the {view.expected}",
                 f"{view.dtype} on {view.device}",
                 f"{memory(view.feature_bytes)} of hidden states",
@@ -77,6 +78,7 @@ def search_lines(view: SearchView) -> list[str]:
     """Return the best wiring, and what came next."""
     certain = "" if view.decided else " (not certain: capture more text)"
     margin = UNKNOWN if view.margin_se is None else f"{view.margin_se:.1f} standard errors"
+    settings = _errors(view.settings_margin_se)
     table: list[Row] = [("TRAINED ON", "ACCURACY", "BEHIND", "BEHIND IN ACCURACY")]
     table += [
         (
@@ -87,10 +89,12 @@ def search_lines(view: SearchView) -> list[str]:
         )
         for scored in (view.best, *view.others[:_SHOWN_OTHERS])
     ]
+    nearest = f"the nearest on {view.positions} positions and {view.steps} steps"
     return [
-        f"trained on {view.best.hypothesis}: ahead of other layers by {margin}{certain}",
+        f"trained on {view.best.hypothesis}{certain}",
+        f"ahead of other layers by {margin}, of other settings by {settings}",
         *columns(table, right=frozenset({1, 2, 3})),
-        f"{view.tried} wirings tried on {view.positions} positions in {view.seconds:.1f} s",
+        f"{view.tried} wirings tried, {nearest}, in {view.seconds:.1f} s",
     ]
 
 

@@ -2,8 +2,8 @@
 
 A *slot* is an input of the draft's ``fc``, in order. ``hs[i]`` is the target's residual stream
 entering block i: ``hs[0]`` the embedding output, ``hs[N]`` the output of the last of N blocks
-before the final norm. Standard errors count each drafted position as one independent observation,
-unless said otherwise.
+before the final norm. Standard errors take each sequence for one observation, or where there are
+fewer than 16, each block of 64 positions: neighbouring positions are not independent.
 """
 
 from dataclasses import dataclass, field
@@ -45,6 +45,8 @@ class CheckView:
     """Tokens per verify step, the bonus token included: 1 + sum of survivals."""
     accept_length_se: float
     sequences: int
+    observations: int
+    """What the standard errors count as independent: sequences, or blocks of positions."""
     tokens: int
     dtype: str
     device: str
@@ -96,10 +98,12 @@ class Scored:
     hypothesis: Hypothesis
     accuracy: float
     reciprocal_rank: float
-    """Mean of 1 / rank of the expected token among the draft's choices; 0 where it knows it not."""
+    """Mean of 1 / rank of the expected token among the draft's choices, over the steps that were
+    tried; 0 where the draft does not know it."""
     behind_se: float | None = None
-    """Standard errors by which it is behind the best one, paired, over blocks of positions; in log
-    likelihood where the settings are the same, else in reciprocal rank. ``None`` for the best."""
+    """Standard errors by which it is behind the best one, paired: in log likelihood of the first
+    step where the settings are the same, else in reciprocal rank over all steps tried. ``None`` for
+    the best."""
     behind_accuracy_se: float | None = None
     """The same for accuracy (McNemar)."""
 
@@ -120,6 +124,9 @@ class SearchView:
     """``hs`` indexes of the best; ``None`` where the file does not tell layers."""
     tried: int
     positions: int
+    """Drafted from, in the comparison of the nearest ones."""
+    steps: int
+    """Draft steps of that comparison."""
     seconds: float
 
     @property

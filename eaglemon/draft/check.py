@@ -4,25 +4,38 @@ Position t of step k (from 0) is fed the token at t + 1 + k and stands for the t
 it. Tokens are the text's own (teacher forcing), hidden states the draft's own from step 1 on.
 """
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eaglemon.core.draft_views import CheckView, StepFigures
+from eaglemon.draft.blocks import block_length, block_sums, ratio_error
 from eaglemon.draft.model import Chain, DraftModel, decode, join, logits, recur
 from eaglemon.draft.passages import Material, Passage
 from eaglemon.draft.torch_lib import torch
 from eaglemon.errors import ConfigError
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Counts:
-    positions: int = 0
-    right: int = 0
-    survived: int = 0
-    reached: int = 0
+    """Of one passage: [blocks] each, sums over the positions that count."""
+
+    positions: torch.Tensor
+    right: torch.Tensor
+    survived: torch.Tensor
+    reached: torch.Tensor
     """Positions whose earlier steps were all right."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Unrolled:
+    """One passage."""
+
+    steps: list[_Counts]
+    accepted: torch.Tensor
+    """[blocks], accepted drafts of the positions that all steps were drafted from."""
+    whole: torch.Tensor
+    """[blocks], how many these are."""
 
 
 def check(
@@ -41,29 +54,28 @@ def check(
     if len(wiring) != model.captured:
         raise ConfigError(f"the draft joins {model.captured} layers, {len(wiring)} were given")
     started = time.perf_counter()
-    counts = [_Counts() for _ in range(steps)]
-    lengths: list[int] = []
     known = known_tokens(model)
     covered = scored = 0
+    size = block_length([passage.expected.numel() for passage in material.passages])
+    passages: list[_Unrolled] = []
     with torch.inference_mode():
         for passage in material.passages:
             expected = passage.expected[passage.scored]
             covered += int(known[expected].sum())
             scored += expected.numel()
-            lengths += _unroll(model, passage, wiring, counts)
-    if any(count.positions == 0 for count in counts):
-        raise ConfigError(
-            f"the text is too short for {steps} steps", hint="capture longer answers, or --steps"
-        )
-    figures = _figures(counts)
+            passages.append(_unroll(model, passage, wiring, steps, size))
+    figures = tuple(_figures(passages, step) for step in range(steps))
+    whole = torch.cat([passage.whole for passage in passages])
+    accepted = torch.cat([passage.accepted for passage in passages])
     return CheckView(
         wiring=tuple(wiring),
         expected=material.expected,
         steps=figures,
         coverage=covered / scored if scored else None,
         accept_length=1.0 + sum(step.survival for step in figures),
-        accept_length_se=_mean_se(lengths),
+        accept_length_se=ratio_error(accepted, whole),
         sequences=len(material.passages),
+        observations=int((whole > 0).sum()),
         tokens=material.tokens,
         dtype=str(model.dtype).removeprefix("torch."),
         device=model.device,
@@ -87,32 +99,42 @@ def target_ids(model: DraftModel) -> torch.Tensor:
 
 
 def _unroll(
-    model: DraftModel, passage: Passage, wiring: Sequence[str], counts: list[_Counts]
-) -> list[int]:
-    """Draft from each position of one passage; returns the accepted drafts of each."""
+    model: DraftModel, passage: Passage, wiring: Sequence[str], steps: int, size: int | None
+) -> _Unrolled:
+    """Draft from each position of one passage."""
     length = passage.expected.numel()
     hidden = join(model, [passage.features[name][None] for name in wiring])
     chain = Chain(keys=[], values=[])
     ids = target_ids(model)
     alive = torch.ones(length, dtype=torch.bool, device=model.device)
     accepted = torch.zeros(length, dtype=torch.int64, device=model.device)
-    for step, count in enumerate(counts):
+    counts = []
+    for step in range(steps):
         shift = 1 + step
         hidden = decode(model, ahead(passage.embeddings, shift)[None], hidden, chain)
         chosen = ids[logits(model, hidden)[0].argmax(-1)]
         right = chosen == ahead(passage.expected, shift)
         here = ahead(passage.scored, shift)
         here[max(0, length - shift) :] = False
-        count.positions += int(here.sum())
-        count.reached += int((here & alive).sum())
-        count.right += int((here & right).sum())
+        reached = here & alive
         alive = alive & right
-        count.survived += int((here & alive).sum())
+        counts.append(
+            _Counts(
+                positions=block_sums(here, size),
+                right=block_sums(here & right, size),
+                survived=block_sums(here & alive, size),
+                reached=block_sums(reached, size),
+            )
+        )
         accepted += alive & here
         hidden = recur(model, hidden)
     whole = ahead(passage.scored, 1)
-    whole[max(0, length - len(counts)) :] = False
-    return [int(value) for value in accepted[whole].tolist()]
+    whole[max(0, length - steps) :] = False
+    return _Unrolled(
+        steps=counts,
+        accepted=block_sums(accepted * whole, size),
+        whole=block_sums(whole, size),
+    )
 
 
 def ahead(values: torch.Tensor, by: int) -> torch.Tensor:
@@ -122,36 +144,25 @@ def ahead(values: torch.Tensor, by: int) -> torch.Tensor:
     return torch.cat([values[by:], values[-1:].expand(by, *values.shape[1:])])
 
 
-def _figures(counts: Sequence[_Counts]) -> tuple[StepFigures, ...]:
-    figures = []
-    for number, count in enumerate(counts, start=1):
-        accuracy = count.right / count.positions
-        survival = count.survived / count.positions
-        conditional = count.survived / count.reached if count.reached else None
-        figures.append(
-            StepFigures(
-                step=number,
-                positions=count.positions,
-                accuracy=accuracy,
-                accuracy_se=_share_se(accuracy, count.positions),
-                survival=survival,
-                survival_se=_share_se(survival, count.positions),
-                conditional=conditional,
-                conditional_se=(
-                    None if conditional is None else _share_se(conditional, count.reached)
-                ),
-            )
+def _figures(passages: Sequence[_Unrolled], step: int) -> StepFigures:
+    def all_of(name: str) -> torch.Tensor:
+        return torch.cat([getattr(passage.steps[step], name) for passage in passages])
+
+    positions, reached, survived = all_of("positions"), all_of("reached"), all_of("survived")
+    count, right = float(positions.sum()), all_of("right")
+    if not count:
+        raise ConfigError(
+            f"the text is too short for {step + 1} steps",
+            hint="capture longer answers, or give fewer --steps",
         )
-    return tuple(figures)
-
-
-def _share_se(share: float, count: int) -> float:
-    return math.sqrt(share * (1.0 - share) / count)
-
-
-def _mean_se(values: Sequence[int]) -> float:
-    if len(values) < 2:
-        return math.inf
-    mean = sum(values) / len(values)
-    variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1)
-    return math.sqrt(variance / len(values))
+    met = float(reached.sum())
+    return StepFigures(
+        step=step + 1,
+        positions=int(count),
+        accuracy=float(right.sum()) / count,
+        accuracy_se=ratio_error(right, positions),
+        survival=float(survived.sum()) / count,
+        survival_se=ratio_error(survived, positions),
+        conditional=float(survived.sum()) / met if met else None,
+        conditional_se=ratio_error(survived, reached) if met else None,
+    )

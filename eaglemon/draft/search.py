@@ -4,12 +4,12 @@
 projections; trying one costs one decoder layer. From a few likely starts, one choice is changed at
 a time while that brings the expected tokens nearer to the first place: the mean reciprocal rank is
 smoother than accuracy, and unlike likelihood the same for every scale of the logits, which wrong
-norms change. Between wirings of the same settings the scale is the same, so their distance is
-measured in log likelihood, which tells more from as many tokens. All differences are paired by
-position.
+norms change. The nearest are then compared over more text and several draft steps: a wrong norm
+shows in what the draft feeds itself more than in its first step. Between wirings of the same
+settings the scale is the same, so their distance is measured in log likelihood, which tells more
+from as many tokens. All differences are paired by position.
 """
 
-import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,39 +17,46 @@ from itertools import permutations
 from typing import Any
 
 from eaglemon.core.draft_views import Hypothesis, Scored, SearchView
+from eaglemon.draft.blocks import block_length, block_sums, paired_distance
 from eaglemon.draft.check import ahead, target_ids
 from eaglemon.draft.layout import DraftSettings
-from eaglemon.draft.model import Chain, DraftModel, decode, logits, rms_norm
+from eaglemon.draft.model import Chain, DraftModel, decode, logits, recur, rms_norm
 from eaglemon.draft.passages import Material, Passage
 from eaglemon.draft.torch_lib import torch
 from eaglemon.errors import ConfigError
 
 FIRST_TOKENS = 1024
-"""Tokens that hypotheses are tried on; the nearest are tried again on all."""
-BLOCK = 8
-"""Neighbouring positions that count as one observation: they are not independent."""
+"""Tokens that hypotheses are tried on."""
+FINAL_TOKENS = 4096
+"""Tokens that the nearest are compared on."""
+FINAL_STEPS = 3
+"""Draft steps that the nearest are compared over."""
 _FLOOR = -12.0
 _FINALISTS = 12
 _MAX_ROUNDS = 12
 _SHIFTS = (-1, 0, 1)
 _TOGGLES = ("norm_before_residual", "fc_norm", "norm_before_fc")
+_LATER_TOGGLE = "norm_output"
+"""Changes nothing in the first step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """Position by position, in blocks: [blocks] each."""
+    """In blocks of positions: [blocks] each."""
 
     rank: torch.Tensor
-    """Sums of reciprocal ranks."""
+    """Sums of reciprocal ranks over positions and steps."""
     likelihood: torch.Tensor
-    """Sums of log probabilities, cut at ``_FLOOR``."""
+    """Sums of log probabilities in the first step, cut at ``_FLOOR``."""
     right: torch.Tensor
+    """Positions whose first step is right."""
     size: torch.Tensor
     """Positions in each block."""
+    steps: int
 
     @property
     def mean(self) -> float:
-        return float(self.rank.sum() / self.size.sum())
+        return float(self.rank.sum() / (self.size.sum() * self.steps))
 
     @property
     def accuracy(self) -> float:
@@ -74,13 +81,13 @@ def search(
         for neighbour in (*_neighbours(few, best), *_orders(best)):
             few.outcome(neighbour)
         ranked = sorted(few.seen, key=lambda item: few.seen[item].mean, reverse=True)
-        finalists = ranked[:_FINALISTS]
-        trial = few
-        if material.tokens > FIRST_TOKENS:
-            trial = _Trial(model, material, only=finalists)
-        finalists.sort(key=lambda item: trial.outcome(item).mean, reverse=True)
+        finalists = [*ranked[:_FINALISTS], _toggled(best, few.later_toggle)]
+        final = _Trial(
+            model, _up_to(material, FINAL_TOKENS), only=finalists, steps=_steps_for(material)
+        )
+        finalists.sort(key=lambda item: final.outcome(item).mean, reverse=True)
         best = finalists[0]
-        scored = [_scored(trial, item, best) for item in finalists]
+        scored = [_scored(final, item, best) for item in finalists]
     return SearchView(
         best=scored[0],
         others=tuple(scored[1:]),
@@ -92,7 +99,8 @@ def search(
         ),
         slots=_slots(best.wiring),
         tried=len(few.seen),
-        positions=int(trial.outcome(best).size.sum()),
+        positions=int(final.outcome(best).size.sum()),
+        steps=final.steps,
         seconds=time.perf_counter() - began,
     )
 
@@ -101,15 +109,23 @@ class _Trial:
     """Tries hypotheses on some passages, each once."""
 
     def __init__(
-        self, model: DraftModel, material: Material, *, only: Sequence[Hypothesis] = ()
+        self,
+        model: DraftModel,
+        material: Material,
+        *,
+        only: Sequence[Hypothesis] = (),
+        steps: int = 1,
     ) -> None:
         self.model = model
         self.material = material
+        self.steps = steps
         self.seen: dict[Hypothesis, _Outcome] = {}
         used = {name for item in only for name in item.wiring} or set(material.names)
         self.names = [name for name in material.names if name in used]
+        self.block = block_length([passage.expected.numel() for passage in material.passages])
         self._projected: dict[tuple[str, ...], list[list[dict[str, torch.Tensor]]]] = {}
         self.toggles = _toggles_of(model)
+        self.later_toggle = _toggle(model, _LATER_TOGGLE)
 
     def outcome(self, hypothesis: Hypothesis) -> _Outcome:
         """Try a hypothesis, or recall it."""
@@ -128,31 +144,34 @@ class _Trial:
         sizes: list[torch.Tensor] = []
         for number, passage in enumerate(self.material.passages):
             hidden = self._joined(number, passage, hypothesis, model)
-            tokens = ahead(passage.embeddings, 1)
-            tokens = torch.roll(tokens, -hypothesis.token_shift, dims=0)
-            hidden = torch.roll(hidden, -hypothesis.hidden_shift, dims=0)
-            out = decode(
-                model,
-                tokens[None],
-                hidden[None],
-                Chain(keys=[], values=[]),
-                swapped=hypothesis.halves_swapped,
-            )
-            scores = logits(model, out)[0].float()
-            rank, likelihood, right = _against(scores, ids, ahead(passage.expected, 1))
+            hidden = torch.roll(hidden, -hypothesis.hidden_shift, dims=0)[None]
+            chain = Chain(keys=[], values=[])
             # The ends are left out: shifted hypotheses have no true neighbours there.
             here = ahead(passage.scored, 1).clone()
             here[:2] = False
-            here[-3:] = False
-            likelihoods.append(_blocks(torch.where(here, likelihood, 0.0)))
-            ranks.append(_blocks(torch.where(here, rank, 0.0)))
-            rights.append(_blocks(torch.where(here, right, 0.0)))
-            sizes.append(_blocks(here.float()))
+            here[-2 - self.steps :] = False
+            total = torch.zeros(here.numel(), device=model.device)
+            for step in range(self.steps):
+                tokens = ahead(passage.embeddings, 1 + step)
+                tokens = torch.roll(tokens, -hypothesis.token_shift, dims=0)
+                hidden = decode(
+                    model, tokens[None], hidden, chain, swapped=hypothesis.halves_swapped
+                )
+                scores = logits(model, hidden)[0].float()
+                rank, likelihood, right = _against(scores, ids, ahead(passage.expected, 1 + step))
+                total += rank
+                if step == 0:
+                    likelihoods.append(block_sums(likelihood * here, self.block))
+                    rights.append(block_sums(here & right, self.block))
+                hidden = recur(model, hidden)
+            ranks.append(block_sums(total * here, self.block))
+            sizes.append(block_sums(here, self.block))
         return _Outcome(
             rank=torch.cat(ranks),
             likelihood=torch.cat(likelihoods),
             right=torch.cat(rights),
             size=torch.cat(sizes),
+            steps=self.steps,
         )
 
     def _joined(
@@ -178,7 +197,7 @@ class _Trial:
         self, flags: tuple[str, ...], model: DraftModel
     ) -> list[list[dict[str, torch.Tensor]]]:
         """Return [passage][slot][feature] -> [T, H]; only the norms before fc matter to them."""
-        key = tuple(flag for flag in flags if "residual" not in flag)
+        key = tuple(flag for flag in flags if flag[1:] in {"fc_norm", "norm_before_fc"})
         if key not in self._projected:
             self._projected[key] = [
                 [
@@ -217,7 +236,7 @@ def _against(
     return (
         torch.where(place >= 0, rank, 0.0),
         torch.where(place >= 0, likelihood, _FLOOR),
-        (scores.argmax(-1) == place).float(),
+        scores.argmax(-1) == place,
     )
 
 
@@ -247,8 +266,11 @@ def _neighbours(trial: _Trial, item: Hypothesis) -> Iterator[Hypothesis]:
     if bool(trial.model.offsets.any()):
         yield replace(item, absolute_ids=not item.absolute_ids)
     for toggle in trial.toggles:
-        flags = set(item.flags) ^ {toggle}
-        yield replace(item, flags=tuple(sorted(flags)))
+        yield _toggled(item, toggle)
+
+
+def _toggled(item: Hypothesis, toggle: str) -> Hypothesis:
+    return replace(item, flags=tuple(sorted(set(item.flags) ^ {toggle})))
 
 
 def _orders(item: Hypothesis) -> Iterator[Hypothesis]:
@@ -295,11 +317,17 @@ def _toggles_of(model: DraftModel) -> tuple[str, ...]:
         "fc_norm": "fc_norm.0.weight" in model.weights,
         "norm_before_fc": "input_norm.weight" in model.weights,
     }
-    return tuple(
-        f"{'-' if getattr(model.settings, name) else '+'}{name}"
-        for name in _TOGGLES
-        if usable[name]
-    )
+    return tuple(_toggle(model, name) for name in _TOGGLES if usable[name])
+
+
+def _toggle(model: DraftModel, name: str) -> str:
+    return f"{'-' if getattr(model.settings, name) else '+'}{name}"
+
+
+def _steps_for(material: Material) -> int:
+    """Return the draft steps that the shortest passage has room for."""
+    shortest = min(passage.expected.numel() for passage in material.passages)
+    return max(1, min(FINAL_STEPS, shortest - 5))
 
 
 def adjusted(model: DraftModel, hypothesis: Hypothesis) -> DraftModel:
@@ -339,12 +367,6 @@ def _up_to(material: Material, tokens: int) -> Material:
     return replace(material, passages=tuple(kept))
 
 
-def _blocks(values: torch.Tensor) -> torch.Tensor:
-    short = -values.numel() % BLOCK
-    padded = torch.nn.functional.pad(values, (0, short))
-    return padded.view(-1, BLOCK).sum(-1)
-
-
 def _scored(trial: _Trial, item: Hypothesis, best: Hypothesis) -> Scored:
     mine, top = trial.outcome(item), trial.outcome(best)
     same = item == best
@@ -355,18 +377,9 @@ def _scored(trial: _Trial, item: Hypothesis, best: Hypothesis) -> Scored:
         hypothesis=item,
         accuracy=mine.accuracy,
         reciprocal_rank=mine.mean,
-        behind_se=None if same else _paired(difference, top.size),
-        behind_accuracy_se=None if same else _paired(top.right - mine.right, top.size),
+        behind_se=None if same else paired_distance(difference, top.size),
+        behind_accuracy_se=None if same else paired_distance(top.right - mine.right, top.size),
     )
-
-
-def _paired(difference: torch.Tensor, size: torch.Tensor) -> float:
-    """Return the mean of a paired difference in its standard errors, over blocks."""
-    values = difference[size > 0].double()
-    if values.numel() < 2:
-        return 0.0
-    error = float(values.std()) * math.sqrt(values.numel())
-    return float(values.sum()) / error if error > 0 else 0.0
 
 
 def _margin(others: Iterable[Scored]) -> float | None:

@@ -43,13 +43,21 @@ def run(models: Path, draft: str, slots: tuple[int, ...], dtype: str = "float32"
 @pytest.mark.parametrize("draft", WIRINGS)
 @pytest.mark.parametrize("fed", [*WIRINGS, "reversed"])
 def test_accuracies_are_those_published(models: Path, draft: str, fed: str) -> None:
-    """Within three standard errors of both samples: ours are 4 sequences, theirs 16 others."""
+    """Within three standard errors of both samples: ours are 4 sequences, theirs 16 others.
+
+    Errors are over blocks of positions: a sequence has easy and hard stretches. Over 64 sequences
+    58 of the 60 figures are within 1.5 points, see ``benchmarks/draft_accuracy.py``.
+    """
     slots = WIRINGS.get(fed, WIRINGS[draft][::-1])
     view = run(models, draft, slots)
+    assert view.observations == 16
+    larger = (1 + 4 / 16) ** 0.5
+    errors = 2 if fed == draft else 3
     for step, (accuracy, survival) in zip(view.steps, published(models, draft, fed), strict=True):
-        both = 3 * step.accuracy_se * (1 + 860 / 3424) ** 0.5 + 0.005
-        assert step.accuracy == pytest.approx(accuracy, abs=both)
-        assert step.survival == pytest.approx(survival, abs=2 * both)
+        assert step.accuracy == pytest.approx(accuracy, abs=errors * larger * step.accuracy_se)
+        # Where next to nothing survives, there is no error to be had from our sample.
+        some = errors * larger * step.survival_se + 0.002
+        assert step.survival == pytest.approx(survival, abs=some)
 
 
 def test_bfloat16_gives_the_same_accuracies(models: Path) -> None:
@@ -69,6 +77,8 @@ def test_the_search_names_the_trained_layers(models: Path, draft: str) -> None:
     assert found.slots == WIRINGS[draft]
     assert found.margin_se is not None
     assert found.margin_se > 5
+    assert found.settings_margin_se is not None
+    assert found.settings_margin_se > 5
     assert found.decided
     assert found.seconds < 60
     assert found.best.hypothesis.flags == ()

@@ -101,7 +101,7 @@ def test_check_names_the_layers_and_exits_by_the_configuration(
     samples = ("--target", models / "target", "--hidden", models / "samples.safetensors")
     code, out, _ = run("check", models / "draft-low-mid-high", *samples)
     assert code == 0
-    assert "trained on [hs[2], hs[4], hs[5]]: ahead of other layers by" in out
+    assert "trained on [hs[2], hs[4], hs[5]]\nahead of other layers by" in out
     wrong = copy_model(models / "draft-embed-low-mid", tmp_path / "draft")
     config = json.loads((wrong / "config.json").read_text())
     config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = [1, 3, 4]

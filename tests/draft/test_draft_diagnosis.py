@@ -63,6 +63,7 @@ def check(slots: tuple[int, ...], survival: tuple[float, ...], coverage: float =
         accept_length=1 + sum(survival),
         accept_length_se=0.05,
         sequences=4,
+        observations=16,
         tokens=1000,
         dtype="float32",
         device="cpu",
@@ -85,6 +86,7 @@ def found(slots: tuple[int, ...], margin: float = 9.0, *, absolute: bool = False
         slots=slots,
         tried=10,
         positions=1000,
+        steps=3,
         seconds=1.0,
     )
 
