@@ -5,29 +5,26 @@ may wait for a host before the first picture is drawn.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import tzinfo
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rich.console import RenderableType
 from textual import events
-from textual.app import App
 from textual.binding import Binding, BindingType
-from textual.filter import LineFilter
 from textual.reactive import var
 from textual.widget import Widget
 
 from eaglemon.app.api import Eaglemon, Experiments, LocalFiles
 from eaglemon.core.views import Snapshot
 from eaglemon.tui.actions import ACTIONS, BY_ID
-from eaglemon.tui.ascii_only import AsciiOnly
-from eaglemon.tui.columns import plain
 from eaglemon.tui.least_size import LEAST_COLUMNS, LEAST_ROWS, is_too_small
 from eaglemon.tui.news import news
 from eaglemon.tui.scene import Scene, state_of
 from eaglemon.tui.screens.base import ConsoleScreen
 from eaglemon.tui.screens.fleet import FleetScreen
 from eaglemon.tui.settings import Pace, Settings
+from eaglemon.tui.terminal_app import TerminalApp
 from eaglemon.tui.theming import parse_themes, semantic_defaults
 from eaglemon.tui.widgets.row_list import RowList
 
@@ -51,7 +48,7 @@ def _action_commands() -> "type[Provider]":
     return ActionCommands
 
 
-class ConsoleApp(App[None]):
+class ConsoleApp(TerminalApp):
     """The terminal console.
 
     ``themes`` maps a theme file's name (without its ending) to its text; ``theme`` names one of
@@ -80,6 +77,8 @@ class ConsoleApp(App[None]):
         ),
         # Also in dialogs and fields, where q is a letter.
         Binding("ctrl+c", "quit", show=False, priority=True),
+        # Also in dialogs: something else may have written on the terminal.
+        Binding("ctrl+l", "repaint", show=False, priority=True),
         *(Binding(str(n + 1), f"tab({n})", show=False) for n in range(4)),
     ]
 
@@ -102,12 +101,11 @@ class ConsoleApp(App[None]):
         opening: bool = False,
         first_run: bool = False,
     ) -> None:
-        self._ascii = (AsciiOnly(),) if ascii_only else ()
         self._theme_source = theme_source
         self._theme_texts = dict(themes or {})
         self._own_themes, theme_problems = parse_themes(themes or {})
         self._complaints = [str(problem) for problem in theme_problems]
-        super().__init__()
+        super().__init__(ascii_only=ascii_only)
         self.console_api = console
         self.settings = Settings(title=title, read_only=read_only, zone=zone, pace=pace or Pace())
         self.animation_level = "none"
@@ -145,10 +143,6 @@ class ConsoleApp(App[None]):
         self.leaving.set()
         super().exit(result, return_code, message)
 
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        """Add our own filter to Textual's (``NO_COLOR`` is one of those)."""
-        return (*super().get_line_filters(), *self._ascii)
-
     def get_default_screen(self) -> FleetScreen:
         """Start with the fleet."""
         return self._fleet
@@ -164,6 +158,7 @@ class ConsoleApp(App[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         """Hidden widgets lose the focus: give it back once there is room again."""
+        self.action_repaint()
         if is_too_small(*event.size):
             self._focused_before = self._focused_before or self.screen.focused
         elif self._focused_before is not None:
@@ -311,8 +306,7 @@ class ConsoleApp(App[None]):
         """
         self.say(text, severity=severity)
         self.bell()
-        if self._driver is not None:
-            self._driver.write(f"\x1b]9;{plain(text)}\x07")
+        self.tell_terminal(text)
 
     def console_screen(self) -> ConsoleScreen | None:
         """Return the main screen in front, under any dialog."""

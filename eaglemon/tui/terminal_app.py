@@ -1,0 +1,40 @@
+"""The part of the application that is about the terminal itself: what is sent to it, and how."""
+
+from collections.abc import Sequence
+
+from textual.app import App
+from textual.driver import Driver
+from textual.filter import LineFilter
+
+from eaglemon.tui.ascii_only import AsciiOnly
+from eaglemon.tui.columns import plain
+from eaglemon.tui.sparing_driver import sparing
+from eaglemon.tui.terminal_picture import TerminalPicture
+
+
+class TerminalApp(App[None]):
+    """An application that sends only what changed, with ASCII alone where that is wanted."""
+
+    def __init__(self, *, ascii_only: bool = False) -> None:
+        self._own_filters = (AsciiOnly(),) if ascii_only else ()
+        super().__init__()
+
+    def get_driver_class(self) -> type[Driver]:
+        """Return the platform's driver, made to send only what changed."""
+        return sparing(super().get_driver_class())
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Add our own filter to Textual's (``NO_COLOR`` is one of those)."""
+        return (*super().get_line_filters(), *self._own_filters)
+
+    def action_repaint(self) -> None:
+        """Draw everything again: something else has written on the terminal."""
+        picture = getattr(self._driver, "picture", None)
+        if isinstance(picture, TerminalPicture):
+            picture.forget()
+        self.screen.refresh()
+
+    def tell_terminal(self, text: str) -> None:
+        """Let terminals that know OSC 9 show ``text`` as a notification."""
+        if self._driver is not None:
+            self._driver.write(f"\x1b]9;{plain(text)}\x07")
