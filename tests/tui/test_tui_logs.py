@@ -91,6 +91,19 @@ async def test_slash_on_a_server_searches_its_log() -> None:
         assert console.said[-1].startswith("the log is open")
 
 
+async def test_the_end_is_in_sight_from_the_first_lines_on() -> None:
+    async with opened(READY) as console:
+        await console.press("o")
+        log = console.screen.query_one(LogView)
+        # The scrollbars come with these lines: at this moment neither is there.
+        log.add([f"line {n} {'x' * 200}" for n in range(120)])
+        assert log.scroll_offset.y == log.max_scroll_y > 0
+        await console.settle()
+        assert log.scroll_offset.y == log.max_scroll_y
+        assert "line 119" in console.text()
+        assert "Log ─ following, 120 lines" in console.text()
+
+
 def test_ten_million_lines_are_bounded_and_quick() -> None:
     buffer = LogBuffer(MAX_LINES)
     buffer.filter("7 ")

@@ -106,6 +106,8 @@ class LogView(ScrollView, can_focus=True):
             self._lay_out()
             self._shift(-gone)
             self._keep_end()
+            # A scrollbar below that long lines bring takes a row.
+            self.call_after_refresh(self._keep_end)
             self.refresh()
         self._tell()
 
@@ -150,7 +152,7 @@ class LogView(ScrollView, can_focus=True):
         self._place = place
         self._following = False
         top = max(0, place - self.size.height // 2)
-        self.scroll_to(y=top, x=0, animate=False, immediate=True)
+        self.scroll_to(y=top, x=0, animate=False, immediate=True, force=True)
         self._following = self.is_vertical_scroll_end
         self.refresh()
         self._tell()
@@ -260,14 +262,15 @@ class LogView(ScrollView, can_focus=True):
         self._anchor_top += rows
         if not self._following:
             top = max(0, self.scroll_offset.y + rows)
-            self.scroll_to(y=top, animate=False, immediate=True)
+            self.scroll_to(y=top, animate=False, immediate=True, force=True)
 
     def _lay_out(self) -> None:
         self.virtual_size = Size(self._buffer.width, self._rows)
 
     def _keep_end(self) -> None:
+        # Without force nothing moves before the scrollbar is there, which the first lines bring.
         if self._following:
-            self.scroll_end(animate=False, immediate=True, x_axis=False)
+            self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
 
     def _count(self) -> str:
         """Say how many lines there are."""
