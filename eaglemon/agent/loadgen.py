@@ -5,9 +5,11 @@ It knows HTTP/1.1 and server-sent events and no engine: its input says where a c
 running number of tokens. Chunks with that number become (time, number); all others, and the last
 few, are passed on as they are, for the engine's own decoder on the other side.
 
-Input (JSON): ``address``, ``port``, ``headers``, ``users``, ``method``, ``path``, ``template`` (a
-body as JSON text, with ``mark`` where the prompt belongs), ``mark``, ``texts``, ``requests``
-([number, prefix, index of a text]), ``count_paths``, ``request_limit_s``, ``connect_limit_s``,
+Input (JSON): ``address``, ``port``, ``authority`` (the field ``Host``), ``tls`` (null, or
+``verify`` and ``ca_pem``: null is what this machine trusts), ``headers``, ``users``, ``method``,
+``path``, ``template`` (a body as JSON text, with ``mark`` where the prompt belongs), ``mark``,
+``texts``, ``requests`` ([number, prefix, index of a text]), ``count_paths``,
+``request_limit_s``, ``connect_limit_s``,
 ``duration_s`` (no request begins later; null: no limit). Output, one JSON object a line:
 
     {"live": {"at": s, "begun": n, "ended": n, "tokens": n}}    twice a second
@@ -27,6 +29,7 @@ import queue
 import sys
 import threading
 import time
+import zlib
 from collections import deque
 from typing import Any, Deque, Dict, List, Optional, Tuple
 
@@ -186,6 +189,8 @@ class Connection(asyncio.Protocol):
         """Bytes of the body or the chunk still to come; ``None``: until the end."""
         self._chunked = False
         self._chunk_state = "size"
+        self._unpack: Any = None
+        """Set where the server packs its answer although it was asked not to."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the open connection."""
@@ -287,6 +292,11 @@ class Connection(asyncio.Protocol):
         self._in_head = False
         self._keep = words[0] == b"HTTP/1.1" and b"close" not in fields.get(b"connection", b"")
         self._chunked = b"chunked" in fields.get(b"transfer-encoding", b"")
+        packed = fields.get(b"content-encoding", b"identity")
+        if packed in (b"gzip", b"x-gzip", b"deflate"):
+            self._unpack = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        elif packed not in (b"", b"identity"):
+            raise BrokenError("the server packed its answer: %r" % packed[:20])
         length = fields.get(b"content-length")
         self._left = int(length) if length is not None and length.isdigit() else None
         if self._answer is not None:
@@ -297,10 +307,20 @@ class Connection(asyncio.Protocol):
         if self._left is not None:
             data = data[: self._left]
             self._left -= len(data)
-        if data and self._answer is not None:
-            self._answer.take(data, now)
+        self._pass_on(data, now)
         if self._left == 0:
             self._finish()
+
+    def _pass_on(self, data: bytes, now: float) -> None:
+        if self._unpack is not None:
+            try:
+                data = self._unpack.decompress(data, MAX_EVENT_BYTES)
+            except zlib.error as error:
+                raise BrokenError("the server's packed answer is damaged: %s" % error) from None
+            if self._unpack.unconsumed_tail:
+                raise BrokenError("the server sent an endless line")
+        if data and self._answer is not None:
+            self._answer.take(data, now)
 
     def _read_chunks(self, data: bytes, now: float) -> None:
         self._rest += data
@@ -330,8 +350,7 @@ class Connection(asyncio.Protocol):
             else:
                 self._begin_chunk(line)
         # Chunks that arrive together are one arrival.
-        if body and self._answer is not None:
-            self._answer.take(b"".join(body), now)
+        self._pass_on(b"".join(body), now)
         if self._chunk_state == "over":
             self._finish()
 
@@ -365,6 +384,19 @@ class Lag:
         return max(0.0, late[min(len(late) - 1, int(part * len(late)))])
 
 
+def tls_of(given: Optional[Json]) -> Any:
+    """Return the settings for TLS, ``None`` for plain connections."""
+    if given is None:
+        return None
+    import ssl  # Not every Python of a host has it, and few loads need it.
+
+    context = ssl.create_default_context(cadata=given["ca_pem"])
+    if not given["verify"]:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
 class Load:
     """The whole load of one run."""
 
@@ -375,6 +407,7 @@ class Load:
         self._under_way: Dict[int, Answer] = {}
         self._begun = self._ended = self._tokens = 0
         self._start = 0.0
+        self._tls = tls_of(given.get("tls"))
 
     async def run(self) -> None:
         """Connect all users, send all requests, and tell how the generator itself did."""
@@ -406,13 +439,20 @@ class Load:
         where = "%s:%s" % (self._given["address"], self._given["port"])
         try:
             _, connection = await asyncio.wait_for(
-                loop.create_connection(Connection, self._given["address"], self._given["port"]),
+                loop.create_connection(
+                    Connection,
+                    self._given["address"],
+                    self._given["port"],
+                    ssl=self._tls,
+                    server_hostname=self._given["address"] if self._tls else None,
+                ),
                 self._given["connect_limit_s"],
             )
         except asyncio.TimeoutError:
             return None, "%s did not accept in time" % where
         except OSError as error:
-            return None, "%s: %s" % (where, error.strerror or error)
+            reason = getattr(error, "verify_message", "") or error.strerror or error
+            return None, "%s: %s" % (where, reason)
         return connection, ""
 
     async def _user(self, connected: Tuple[Optional[Connection], str]) -> None:
@@ -440,9 +480,11 @@ class Load:
         template: str = given["template"]
         body = template.replace(given["mark"], json.dumps(prompt)[1:-1]).encode()
         fields = {
-            "Host": "%s:%s" % (given["address"], given["port"]),
+            "Host": given["authority"],
             "Content-Type": "application/json",
             "Accept": "text/event-stream",
+            # A packer waits for more to pack: it would delay what is timed here.
+            "Accept-Encoding": "identity",
             "Content-Length": str(len(body)),
         }
         fields.update(given.get("headers") or {})

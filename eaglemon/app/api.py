@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from eaglemon.core.probe import ProbePlan, ProbeProgress
     from eaglemon.core.problems import Problem
     from eaglemon.core.profiles import Profile
+    from eaglemon.core.server_url import Trust
     from eaglemon.core.verdict import Findings
     from eaglemon.core.views import LaunchPlan, LogBatch, ServerView, Snapshot
 
@@ -164,9 +165,12 @@ class Eaglemon(Protocol):
         """
         ...
 
-    async def reach(self, url: str, *, host: str, api_key: str | None = None) -> str:
-        """Look at a server at ``http://ADDRESS:PORT`` as ``host`` sees it, started by anyone.
+    async def reach(
+        self, url: str, *, host: str, api_key: str | None = None, trust: Trust | None = None
+    ) -> str:
+        """Look at a server at a URL as ``host`` sees it, started by anyone.
 
+        ``trust`` says which certificates to believe, by default those that the machine does.
         Returns its id for ``probe_plan`` and ``probe``. Raises ``ProbeError`` when it is no engine.
         """
         ...

@@ -178,16 +178,11 @@ class Foreign:
             )
         return found
 
-    async def watch(
-        self,
-        text: str,
-        up: Callable[[Host], Awaitable[None]],
-        keeper_of: Callable[[Host, Profile], Keeper],
-    ) -> str:
+    async def watch(self, text: str, keeper_of: Callable[[Host, Profile], Keeper]) -> str:
         """Watch a foreign server like one of ours; returns its id."""
         parts = parse_foreign_id(text)
         if parts is not None and parts[1] in self._hosts:
-            await up(self._hosts[parts[1]])
+            await self._hosts[parts[1]].until_up()
         server = await self.named(text)
         keeper = self._keepers.get(server.id)
         if keeper is None or keeper.state.ended:

@@ -18,13 +18,15 @@ from eaglemon.core.views import HostView
 from eaglemon.errors import EaglemonError, HostError, LinkLostError
 from eaglemon.io.clock import Clock
 from eaglemon.io.connect import open_link
-from eaglemon.io.host_link import HostLink, TellsDamagedRuns
+from eaglemon.io.host_link import HostLink, TellsDamagedRuns, TellsSilence
 from eaglemon.io.transport import TellingTransport, Transport
 
 _log = logging.getLogger(__name__)
 
 RETRY_FIRST_S = 1.0
 RETRY_MOST_S = 30.0
+FIRST_ANSWER_S = 60.0
+"""An agent that has told no runs by then never will: its disk or the link hangs."""
 STALE_AFTER_S = 5.0
 """A sample older than this is marked old: several sampling intervals have passed."""
 
@@ -77,6 +79,7 @@ class Host:
         self._sampled_at: float | None = None
         self._retry_at: float | None = None
         self._history = GpuHistory()
+        self._records_silent: str | None = None
         self._retry_now = asyncio.Event()
         self.answered = asyncio.Event()
         """Set once the first attempt has succeeded or failed, and runs are known."""
@@ -107,6 +110,12 @@ class Host:
     def is_up(self) -> bool:
         """Whether the agent answers."""
         return self._link is not None
+
+    async def until_up(self) -> None:
+        """Wait for the first answer; raises ``HostError`` where the host is not up then."""
+        await self.answered.wait()
+        if not self.is_up:
+            raise HostError(f"{self.spec.name} is {self._state.value}: {self._detail}")
 
     def view(self) -> HostView:
         """Return what to show of this host now."""
@@ -191,6 +200,8 @@ class Host:
     def _missing(self) -> str:
         """Say what a host that is up lacks: python3, its driver."""
         limits = list(self.link.facts.limits) if self._link is not None else []
+        if self._records_silent is not None:
+            limits.insert(0, self._records_silent)
         error = self.sample.driver_error if self.sample is not None else None
         if error and not any("nvidia-smi" in error and "nvidia-smi" in limit for limit in limits):
             limits.append(advise(error))
@@ -198,6 +209,7 @@ class Host:
 
     async def _stay(self, transport: Transport, link: HostLink) -> str:
         self._facts = link.facts
+        self._records_silent = None
         self._transport, self._link = transport, link
         self.clock_offset_s = await link.ping() - self._clock.wall()
         self._set(LinkState.UP, "")
@@ -229,17 +241,37 @@ class Host:
 
     async def _watch_runs(self, link: HostLink) -> None:
         first = True
-        async with aclosing(link.watch_runs()) as updates:
-            async for changed, gone in updates:
-                self._listener.runs_seen(self, changed, gone, first=first)
-                first = False
-                self.answered.set()
+        try:
+            async with (
+                asyncio.timeout(FIRST_ANSWER_S) as limit,
+                aclosing(link.watch_runs()) as runs,
+            ):
+                async for changed, gone in runs:
+                    limit.reschedule(None)
+                    self.answered.set()
+                    self._records_silent = _silence_of(link)
+                    if self._records_silent is not None:
+                        known = "as last seen" if not first else "not known"
+                        self._records_silent += f": its servers are {known}"
+                        self._listener.host_changed(self)
+                        continue
+                    self._listener.runs_seen(self, changed, gone, first=first)
+                    first = False
+        except TimeoutError as error:
+            raise LinkLostError(
+                f"{self.spec.name}: its runs were not told within {FIRST_ANSWER_S:.0f} s",
+                hint="see whether the file system of its state folder hangs",
+            ) from error
         raise LinkLostError(f"{self.spec.name}: the stream of runs ended")
 
     def _set(self, state: LinkState, detail: str) -> None:
         self._state = state
         self._detail = detail
         self._listener.host_changed(self)
+
+
+def _silence_of(link: object) -> str | None:
+    return link.records_silent if isinstance(link, TellsSilence) else None
 
 
 def _reason_of(done: set[asyncio.Task[str | None]]) -> str:

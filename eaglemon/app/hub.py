@@ -28,9 +28,10 @@ from eaglemon.core.probe import ProbePlan, ProbeProgress, Prompt
 from eaglemon.core.problems import Problem
 from eaglemon.core.profiles import Profile
 from eaglemon.core.runs import RunStatus
+from eaglemon.core.server_url import Trust
 from eaglemon.core.views import LaunchPlan, LogBatch, ServerState, ServerView, Snapshot
 from eaglemon.engines import engine_named
-from eaglemon.errors import ConfigError, HostError, ServerError, TimeLimitError
+from eaglemon.errors import ConfigError, ServerError, TimeLimitError
 from eaglemon.io.clock import Clock, SystemClock
 from eaglemon.io.transport import Transport
 
@@ -160,14 +161,14 @@ class Hub:
         engine = engine_named(plan.profile.engine)
         host = self._hosts[plan.host]
         if not host.is_up:
-            await self._host_up(host)
+            await host.until_up()
         others = [s for s in self.snapshot().servers if s.state is not ServerState.PREFLIGHT]
         return await check_launch(plan, engine, host, others)
 
     async def launch(self, plan: LaunchPlan, *, force: bool = False) -> str:
         """Start a server and return its id, once the host runs its first process."""
         host = self._hosts[plan.host]
-        await self._host_up(host)
+        await host.until_up()
         keeper = self._new_keeper(host, plan.profile)
         keeper.launch(plan, force=force, known=[k.id for k in self._keepers.values() if k.record])
         self._keepers[keeper.id] = keeper
@@ -212,7 +213,7 @@ class Hub:
         """Stop a server and wait until its GPU memory is back."""
         keeper = self._keeper(server_id)
         refuse_stop(keeper)
-        await self._host_up(keeper.host)
+        await keeper.host.until_up()
         if keeper.machine.state is ServerState.LOST:
             await self._until(server_id, lambda view: view.state is not ServerState.LOST)
         limits = keeper.profile.limits
@@ -243,12 +244,12 @@ class Hub:
     async def foreign(self, host: str) -> tuple[ForeignServer, ...]:
         """Return the servers on a host that no console started."""
         one = self._foreign.host(host)
-        await self._host_up(one)
+        await one.until_up()
         return await self._foreign.on(one)
 
     async def watch(self, foreign_id: str) -> str:
         """Begin to watch the server ``PID@HOST`` and return its id."""
-        return await self._foreign.watch(foreign_id, self._host_up, self._new_keeper)
+        return await self._foreign.watch(foreign_id, self._new_keeper)
 
     async def stop_foreign(
         self, foreign_id: str, *, grace_s: float, told: Callable[[ForeignStop], None]
@@ -261,7 +262,7 @@ class Hub:
     ) -> Reached:
         """Wait until the server at an address of a host has generated a token."""
         one = self._foreign.host(host)
-        await self._host_up(one)
+        await one.until_up()
         return await wait_at(url, one, self._clock, limit_s=timeout_s, api_key=api_key)
 
     # Probe and log.
@@ -271,11 +272,13 @@ class Hub:
         keeper = None if self._probes.knows(server_id) else self._keeper(server_id)
         return self._probes.plan(keeper, overrides or {})
 
-    async def reach(self, url: str, *, host: str, api_key: str | None = None) -> str:
+    async def reach(
+        self, url: str, *, host: str, api_key: str | None = None, trust: Trust | None = None
+    ) -> str:
         """Look at a server at an address of a host and return its id for probes."""
         one = self._foreign.host(host)
-        await self._host_up(one)
-        return await self._probes.reach(url, one, api_key=api_key)
+        await one.until_up()
+        return await self._probes.reach(url, one, api_key=api_key, trust=trust)
 
     async def probe(
         self,
@@ -391,9 +394,3 @@ class Hub:
             if reached(view):
                 return view
             await self._changes.beyond(version, timeout_s=TICK_S)
-
-    async def _host_up(self, host: Host) -> None:
-        await host.answered.wait()
-        if not host.is_up:
-            view = host.view()
-            raise HostError(f"{view.name} is {view.state.value}: {view.detail}")

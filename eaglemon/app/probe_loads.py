@@ -23,6 +23,8 @@ from eaglemon.io.clock import Clock
 from eaglemon.io.http import HttpClient, HttpError, HttpLimits
 
 CONNECT_LIMIT_S = 10.0
+SILENCE_LIMIT_S = 60.0
+"""Of a generator on the host, its start and its users' connections included."""
 TICK_S = 0.01
 LIVE_INTERVAL_S = 0.5
 _MARK = "@eaglemon-prompt@"
@@ -56,7 +58,7 @@ class HostLoad:
         by_number = {request.number: request for request in requests}
         items = self._target.host.link.run_program(source, input=self._job(requests))
         async with aclosing(items) as told:
-            async for item in told:
+            while (item := await self._next(told)) is not None:
                 match item:
                     case {"live": Mapping() as live}:
                         yield LiveCounts(
@@ -77,18 +79,35 @@ class HostLoad:
                     case _:
                         pass
 
+    async def _next(
+        self, told: AsyncGenerator[Mapping[str, object], None]
+    ) -> Mapping[str, object] | None:
+        """Return what the generator tells next, ``None`` at its end: it tells twice a second."""
+        try:
+            async with asyncio.timeout(SILENCE_LIMIT_S):
+                return await anext(told, None)
+        except TimeoutError as error:
+            raise AgentError(
+                f"the load generator on {self._target.host.spec.name} has told nothing for "
+                f"{SILENCE_LIMIT_S:g} s",
+                kind="silent",
+                hint="see whether the host is overloaded, or send the load from here: --from here",
+            ) from error
+
     def _job(self, requests: Sequence[PlannedRequest]) -> dict[str, object]:
         target, plan = self._target, self._plan
         call = _call(target, plan, _MARK)
         texts = list(dict.fromkeys(request.prompt.text for request in requests))
         indexes = {text: index for index, text in enumerate(texts)}
         return {
-            "address": target.address,
-            "port": target.port,
+            "address": target.url.address,
+            "port": target.url.port,
+            "authority": target.url.authority,
+            "tls": _tls(target),
             "headers": target.headers,
             "users": plan.concurrency,
             "method": call.method,
-            "path": call.path,
+            "path": target.url.prefix + call.path,
             "template": json.dumps(call.body),
             "mark": _MARK,
             "texts": texts,
@@ -241,6 +260,12 @@ class ConsoleLoad:
                         tokens=self._tokens + under_way,
                     )
                 )
+
+
+def _tls(target: ProbeTarget) -> dict[str, object] | None:
+    if target.trust is None:
+        return None
+    return {"verify": target.trust.verify, "ca_pem": target.trust.ca_pem}
 
 
 def _call(target: ProbeTarget, plan: ProbePlan, prompt: str) -> HttpCall:

@@ -9,6 +9,7 @@ from eaglemon.app.probe_target import ProbeTarget, recognise
 from eaglemon.app.probing import Probe
 from eaglemon.core.probe import ProbePlan, ProbeProgress, Prompt
 from eaglemon.core.profiles import ProbeDefaults
+from eaglemon.core.server_url import ServerUrl, Trust
 from eaglemon.errors import ServerError
 from eaglemon.io.clock import Clock
 
@@ -31,9 +32,9 @@ class ProbeRuns:
         self._reached: dict[str, ProbeTarget] = {}
         self._under_way: set[str] = set()
 
-    async def reach(self, url: str, host: Host, *, api_key: str | None) -> str:
+    async def reach(self, url: str, host: Host, *, api_key: str | None, trust: Trust | None) -> str:
         """Look at the server at ``url`` as seen from ``host``; the URL is its id from now on."""
-        target = await recognise(url, host, api_key=api_key)
+        target = await recognise(url, host, api_key=api_key, trust=trust)
         self._reached[target.id] = target
         return target.id
 
@@ -65,8 +66,7 @@ class ProbeRuns:
             id=keeper.id,
             engine=keeper.engine,
             model=keeper.model_name,
-            address=keeper.profile.address,
-            port=keeper.profile.port,
+            url=ServerUrl(scheme="http", address=keeper.profile.address, port=keeper.profile.port),
             host=keeper.host,
             api_key=str(key) if key else None,
             lines_since=keeper.meter.lines_since if keeper.profile.speculation else None,

@@ -1,16 +1,19 @@
 """A server as a probe sees it: an engine at an address of a host, started by us or not."""
 
+import asyncio
 import json
+import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
-from urllib.parse import urlsplit
+from dataclasses import dataclass, field
 
 from eaglemon.app.host import Host
 from eaglemon.core.phases import DecodeStats
+from eaglemon.core.server_url import ServerUrl, Trust, parse_server_url
 from eaglemon.engines import ENGINES
 from eaglemon.engines.base import Engine
-from eaglemon.errors import ProbeError, UsageError
+from eaglemon.errors import ProbeError
 from eaglemon.io.http import HttpClient, HttpLimits
+from eaglemon.io.tls import context_of
 
 _LIMITS = HttpLimits(connect_s=5.0, read_s=20.0)
 _SHOWN_BODY = 80
@@ -25,10 +28,13 @@ class ProbeTarget:
     engine: Engine
     model: str
     """Name the server knows its model by."""
-    address: str
-    port: int
+    url: ServerUrl
     host: Host
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    trust: Trust | None = None
+    """Where the URL is ``https``."""
+    tls: ssl.SSLContext | None = None
+    """What ``trust`` amounts to on this machine."""
     lines_since: Callable[[float], tuple[DecodeStats, ...]] | None = None
     """Figures of the server's log lines read after a moment of the monotonic clock; ``None``
     where its log is not read or it does not speculate."""
@@ -36,7 +42,12 @@ class ProbeTarget:
     def new_http(self) -> HttpClient:
         """Return a client with connections of its own; raises ``HostError``."""
         return HttpClient(
-            self.host.transport, address=self.address, port=self.port, api_key=self.api_key
+            self.host.transport,
+            address=self.url.address,
+            port=self.url.port,
+            api_key=self.api_key,
+            prefix=self.url.prefix,
+            tls=self.tls,
         )
 
     @property
@@ -45,57 +56,50 @@ class ProbeTarget:
         return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
 
 
-def is_url(text: str) -> bool:
-    """Tell whether a person means an address and not a server of ours."""
-    return "://" in text
-
-
-async def recognise(url: str, host: Host, *, api_key: str | None = None) -> ProbeTarget:
-    """Ask the server at ``url``, as seen from ``host``, which engine and model it is.
+async def recognise(
+    text: str, host: Host, *, api_key: str | None = None, trust: Trust | None = None
+) -> ProbeTarget:
+    """Ask the server at a URL, as seen from ``host``, which engine and model it is.
 
     Raises ``UsageError`` for an address that cannot be one, ``ProbeError`` for a server that is no
     engine we know and ``HttpError`` when nothing answers.
     """
-    address, port = _place(url)
-    http = HttpClient(host.transport, address=address, port=port, api_key=api_key)
+    url = parse_server_url(text)
+    believed = (trust or Trust()) if url.scheme == "https" else None
+    tls = await asyncio.to_thread(context_of, believed) if believed else None
+    http = HttpClient(
+        host.transport,
+        address=url.address,
+        port=url.port,
+        api_key=api_key,
+        prefix=url.prefix,
+        tls=tls,
+    )
     try:
         answer = await http.request("GET", "/v1/models", limits=_LIMITS)
     finally:
         await http.close()
     if answer.status in {401, 403}:
         raise ProbeError(
-            f"{url} wants an API key", hint="put it into the environment and name it: --api-key-env"
+            f"{text} wants an API key",
+            hint="put it into the environment and name it: --api-key-env",
         )
     owner, model = _first_model(answer.body) if answer.status == 200 else ("", "")
     engine = next((one for one in ENGINES.values() if one.measuring.owner == owner), None)
     if engine is None:
         said = answer.body[:_SHOWN_BODY].decode("utf-8", "replace")
         known = " or ".join(one.title for one in ENGINES.values())
-        raise ProbeError(f"{url} is no {known} server: HTTP {answer.status}: {said}")
+        raise ProbeError(f"{text} is no {known} server: HTTP {answer.status}: {said}")
     return ProbeTarget(
-        id=url,
+        id=text,
         engine=engine,
         model=model,
-        address=address,
-        port=port,
+        url=url,
         host=host,
         api_key=api_key,
+        trust=believed,
+        tls=tls,
     )
-
-
-def _place(url: str) -> tuple[str, int]:
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError as error:
-        raise UsageError(f"{url} is no URL: {error}") from error
-    if parts.scheme != "http":
-        raise UsageError(
-            f"{url} is not asked", hint="write http://ADDRESS:PORT as the host sees it"
-        )
-    if not parts.hostname or parts.path.strip("/") or parts.query:
-        raise UsageError(f"{url} is no address of a server", hint="write http://ADDRESS:PORT")
-    return parts.hostname, port or 80
 
 
 def _first_model(body: bytes) -> tuple[str, str]:

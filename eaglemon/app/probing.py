@@ -237,6 +237,8 @@ class Probe:
     def _trust(self) -> list[str]:
         """Return what limits the trust in the figures."""
         notes = []
+        if self._target.trust is not None and not self._target.trust.verify:
+            notes.append("the server's certificate was not checked: it may be another server's")
         received = sum(arrival.tokens for r in self._records for arrival in r.arrivals)
         foreign = self._foreign or 0
         if foreign > received * FOREIGN_SHARE + FOREIGN_TOKENS:

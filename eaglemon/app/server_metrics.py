@@ -7,17 +7,23 @@ from eaglemon.core.prometheus import parse_metrics
 from eaglemon.engines.base import Engine, Gauges
 from eaglemon.errors import HostError
 from eaglemon.io.clock import Clock
-from eaglemon.io.http import HttpClient, HttpLimits
+from eaglemon.io.http import FailureKind, HttpClient, HttpError, HttpLimits
 
 INTERVAL_S = 2.0
 _LIMITS = HttpLimits(connect_s=3.0, read_s=10.0)
 
 
-async def read_gauges(http: HttpClient, engine: Engine) -> Gauges | None:
+async def read_gauges(
+    http: HttpClient, engine: Engine, *, limits: HttpLimits = _LIMITS
+) -> Gauges | None:
     """Return one reading, ``None`` when metrics are not served; raises ``HostError``."""
-    answer = await http.request("GET", engine.endpoints.metrics, limits=_LIMITS)
+    path = engine.endpoints.metrics
+    answer = await http.request("GET", path, limits=limits)
     if answer.status != 200:
         return None
+    if answer.body and not answer.body.endswith(b"\n"):
+        # Every line ends: half a number would be taken for a counter that fell.
+        raise HttpError(FailureKind.BROKEN, f"GET {path}: the answer was cut off")
     return engine.gauges(parse_metrics(answer.body.decode("utf-8", "replace")))
 
 

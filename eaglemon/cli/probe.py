@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from eaglemon.app.probe_target import is_url
 from eaglemon.cli import diagnostics, output, session
 from eaglemon.cli.invocation import DURATION, Invocation, NumbersType, host_option, json_option
 from eaglemon.cli.probe_text import calibration_lines, capacity_lines, results_lines
@@ -14,6 +13,7 @@ from eaglemon.cli.probe_work import Results, Work, capacities_of
 from eaglemon.core.capacity import Capacity
 from eaglemon.core.hosts import HostSpec
 from eaglemon.core.probe import ProbeProgress
+from eaglemon.core.server_url import Trust, is_url
 from eaglemon.core.units import plural
 from eaglemon.errors import EXIT_FAILED, EXIT_OK, UsageError
 from eaglemon.io.host_config import LOCAL
@@ -64,6 +64,13 @@ from eaglemon.io.probe_files import check_path, read_probes, write_probes
     help="Accept lengths of --calibrate; the ceiling by default.",
 )
 @click.option("--api-key-env", metavar="NAME", help="Variable with the API key of a URL.")
+@click.option(
+    "--ca",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Authorities that an https URL's certificate may be from, in place of the usual ones.",
+)
+@click.option("--insecure", is_flag=True, help="Take any certificate of an https URL.")
 @json_option
 @click.pass_obj
 def command(
@@ -78,14 +85,16 @@ def command(
     calibrate: bool,
     forced: tuple[float, ...] | None,
     api_key_env: str | None,
+    ca: Path | None,
+    insecure: bool,
     as_json: bool,
     **settings: object,
 ) -> int:
     """Measure a server: tok/s, time to first token, and accept length where it speculates.
 
-    SERVER is a server of a profile; what is not given comes from there. URL (http://ADDRESS:PORT)
-    is any server, as seen from this machine or from --host. RESULT.json is an earlier result.
-    Exits with 1 when a request failed.
+    SERVER is a server of a profile; what is not given comes from there. URL (http://ADDRESS:PORT,
+    https://NAME/PATH/v1) is any server, as seen from this machine or from --host. RESULT.json is
+    an earlier result. Exits with 1 when a request failed.
     """
     if out is not None:
         check_path(out)
@@ -105,6 +114,7 @@ def command(
                 levels=levels,
                 overrides=overrides,
                 api_key=_api_key(api_key_env),
+                trust=_trust(server, ca, insecure=insecure),
                 calibrate=calibrate,
                 forced=forced or (),
             ),
@@ -151,6 +161,24 @@ def _api_key(variable: str | None) -> str | None:
     if not key:
         raise UsageError(f"--api-key-env {variable}: the variable is not set")
     return key
+
+
+def _trust(server: str, ca: Path | None, *, insecure: bool) -> Trust:
+    if ca is None and not insecure:
+        return Trust()
+    if not server.startswith("https://"):
+        raise UsageError("--ca and --insecure are for https URLs")
+    if ca is not None and insecure:
+        raise UsageError("--ca checks certificates and --insecure does not", hint="give one")
+    if insecure:
+        diagnostics.warn(
+            f"--insecure: nobody checks that {server} is that server; whoever is in between can "
+            "read the API key and the prompts, and change the answers"
+        )
+        return Trust(verify=False)
+    from eaglemon.io.tls import read_authorities  # noqa: PLC0415 -- loads ssl
+
+    return Trust(ca_pem=read_authorities(ca)) if ca is not None else Trust()
 
 
 def _write(results: Results, capacities: Sequence[Capacity], *, as_json: bool) -> None:

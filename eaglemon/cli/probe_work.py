@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 from eaglemon.app.api import Eaglemon
 from eaglemon.app.calibration import calibrate
-from eaglemon.app.probe_target import is_url
 from eaglemon.cli import diagnostics, session
 from eaglemon.cli.progress import probe_line
 from eaglemon.core.capacity import Capacity, capacity_of
 from eaglemon.core.probe import ProbePlan, ProbeProgress
+from eaglemon.core.server_url import Trust, is_url
 from eaglemon.errors import UsageError
 
 _PER_USER = 2
@@ -35,6 +35,7 @@ class Work:
     levels: tuple[int, ...]
     overrides: dict[str, str]
     api_key: str | None
+    trust: Trust
     calibrate: bool
     forced: tuple[float, ...]
 
@@ -60,7 +61,10 @@ class Work:
         if is_url(self.server):
             await console.settle()
             host = console.hosts()[0].name
-            return await console.reach(self.server, host=host, api_key=self.api_key), None
+            target = await console.reach(
+                self.server, host=host, api_key=self.api_key, trust=self.trust
+            )
+            return target, None
         found = await session.find_server(console, self.server)
         speculation = found.speculation
         return found.id, speculation.ceiling if speculation else None

@@ -5,11 +5,11 @@ import os
 import click
 
 from eaglemon.app.api import Eaglemon
-from eaglemon.app.probe_target import is_url
 from eaglemon.cli import diagnostics, output, session
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option
 from eaglemon.core.foreign import Reached
 from eaglemon.core.profiles import Limits
+from eaglemon.core.server_url import is_url
 from eaglemon.core.units import duration
 from eaglemon.core.views import LaunchPlan, ServerView
 from eaglemon.errors import EXIT_FAILED, EXIT_OK, UsageError

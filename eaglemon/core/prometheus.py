@@ -1,8 +1,9 @@
 """The Prometheus text format, and differences of counters over a window."""
 
+import math
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 _SAMPLE = re.compile(
@@ -38,28 +39,33 @@ class Metrics:
         """Return all samples of ``name``."""
         return self._samples.get(name, ())
 
+    def numbers(self, name: str) -> tuple[Sample, ...]:
+        """Return the samples of ``name`` that tell a number: NaN and infinity are "not known"."""
+        return tuple(sample for sample in self.samples(name) if math.isfinite(sample.value))
+
     def value(self, name: str, **labels: str) -> float | None:
         """Return the first value of ``name`` with these labels, ``None`` without any."""
-        return next((sample.value for sample in self._select(name, labels)), None)
+        found = self._select(self.samples(name), labels)
+        return next((sample.value for sample in found), None)
 
     def sum(self, name: str, **labels: str) -> float | None:
-        """Return the sum over all label sets that have these labels, ``None`` without any."""
-        values = [sample.value for sample in self._select(name, labels)]
+        """Return the sum of the numbers that have these labels, ``None`` without any."""
+        values = [sample.value for sample in self._select(self.numbers(name), labels)]
         return sum(values) if values else None
 
     def by_label(self, name: str, label: str) -> dict[str, float]:
         """Return the sums of ``name`` for each value of ``label``."""
         sums: dict[str, float] = {}
-        for sample in self.samples(name):
+        for sample in self.numbers(name):
             key = sample.labels.get(label)
             if key is not None:
                 sums[key] = sums.get(key, 0.0) + sample.value
         return sums
 
-    def _select(self, name: str, labels: Mapping[str, str]) -> list[Sample]:
+    def _select(self, samples: Iterable[Sample], labels: Mapping[str, str]) -> list[Sample]:
         return [
             sample
-            for sample in self.samples(name)
+            for sample in samples
             if all(sample.labels.get(key) == value for key, value in labels.items())
         ]
 
@@ -68,7 +74,7 @@ def parse_metrics(text: str) -> Metrics:
     """Read a body in the Prometheus text format; lines that make no sense are counted."""
     samples: dict[str, list[Sample]] = {}
     malformed = 0
-    for line in text.splitlines():
+    for line in text.split("\n"):
         stripped = line.strip()
         if not stripped or stripped.startswith("#"):
             continue

@@ -50,6 +50,8 @@ class AgentLink:
         self._lacks_python = False
         self.damaged_runs: dict[str, DamagedRun] = {}
         """What ``watch_runs`` left out, by id."""
+        self.records_silent: str | None = None
+        """That the host's file system of run records does not answer, and for how long."""
         self._reader = asyncio.create_task(self._read(), name=f"{host}: agent reader")
         self._writer = asyncio.create_task(self._write(), name=f"{host}: agent writer")
 
@@ -65,20 +67,24 @@ class AgentLink:
         """Start the agent and wait for its hello; raises ``HostError`` in words."""
         host = transport.name
         await transport.connect()
-        process = await transport.open_process(start_command(python=python, env=env))
-        link = cls(process, host)
+        link: AgentLink | None = None
         try:
             async with asyncio.timeout(timeout_s):
+                # An sshd that has logged us in may still never open the channel.
+                process = await transport.open_process(start_command(python=python, env=env))
+                link = cls(process, host)
                 link._outgoing.put_nowait(start_bytes())
                 await asyncio.shield(link._hello)
         except TimeoutError as error:
-            await link.close()
+            if link is not None:
+                await link.close()
             raise HostError(
                 f"the agent on {host} did not start within {timeout_s:g} s",
                 hint="see whether its login shell or its home hangs",
             ) from error
         except BaseException:
-            await link.close()
+            if link is not None:
+                await link.close()
             raise
         return link
 
@@ -106,11 +112,16 @@ class AgentLink:
                 yield values.decode_sample(item_of(frame))
 
     async def watch_runs(self, *, interval_s: float = 0.2) -> AsyncGenerator[RunChanges, None]:
-        """Yield all runs, then what changed; a slow reader gets the changes merged."""
+        """Yield all runs, then what changed; a slow reader gets the changes merged.
+
+        While the host cannot read them an empty change comes each second: see ``records_silent``.
+        """
         frames = self._stream("runs.watch", merge_runs, interval_s=interval_s)
         async with aclosing(frames):
             async for frame in frames:
                 item = item_of(frame)
+                silent = item.get("silent")
+                self.records_silent = str(silent) if silent else None
                 gone = tuple(str(run_id) for run_id in values.take_sequence(item, "gone"))
                 for run_id in gone:
                     self.damaged_runs.pop(run_id, None)
@@ -250,8 +261,9 @@ class AgentLink:
             async with asyncio.timeout(timeout_s):
                 return await answer
         except TimeoutError as error:
+            why = f": {self.records_silent}" if self.records_silent is not None else ""
             raise TimeLimitError(
-                f"the agent on {self._host} did not answer {op} within {timeout_s:g} s"
+                f"the agent on {self._host} did not answer {op} within {timeout_s:g} s{why}"
             ) from error
         finally:
             self._answers.pop(number, None)

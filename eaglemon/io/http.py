@@ -17,9 +17,14 @@ import httpcore
 import httpx
 
 from eaglemon.errors import HostError
+from eaglemon.io.tls import TlsStream
 from eaglemon.io.transport import ByteStream, Transport
 
+MAX_ANSWER_BYTES = 64 << 20
+"""A complete answer that is longer is none that we asked for."""
 _CHUNK_BYTES = 65536
+_UNPACKED = {"Accept-Encoding": "identity"}
+"""A server that packs a stream holds back what is timed here."""
 
 
 class FailureKind(StrEnum):
@@ -66,12 +71,16 @@ class HttpClient:
         port: int,
         api_key: str | None = None,
         connections: int = 8,
+        prefix: str = "",
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        """``prefix`` goes before all paths; ``tls`` makes it ``https``."""
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._where = f"{address}:{port}"
+        name = f"[{address}]" if ":" in address else address
+        self._where = f"{name}:{port}{prefix}"
         self._client = httpx.AsyncClient(
-            base_url=f"http://{address}:{port}",
-            transport=_PooledTransport(transport, connections),
+            base_url=f"{'http' if tls is None else 'https'}://{self._where}",
+            transport=_PooledTransport(transport, connections, tls),
             headers=headers,
             trust_env=False,
         )
@@ -84,10 +93,18 @@ class HttpClient:
         body: Mapping[str, object] | None = None,
         limits: HttpLimits,
     ) -> HttpAnswer:
-        """Send a request and read the whole answer; raises ``HttpError``."""
-        with _as_failures(f"{method} {self._where}{path}"):
-            answer = await self._client.request(method, path, json=body, timeout=_timeout(limits))
-            return HttpAnswer(status=answer.status_code, body=answer.content)
+        """Send a request and read the whole answer; raises ``HttpError``.
+
+        ``limits.read_s`` bounds the whole of it: a server that sends a byte now and then does not
+        hold it for ever.
+        """
+        what = f"{method} {self._where}{path}"
+        try:
+            async with asyncio.timeout(limits.connect_s + limits.read_s):
+                async with self.stream(method, path, body=body, limits=limits) as answer:
+                    return HttpAnswer(status=answer.status, body=await answer.whole())
+        except TimeoutError as error:
+            raise HttpError(FailureKind.TIMED_OUT, f"{what}: no whole answer in time") from error
 
     @asynccontextmanager
     async def stream(
@@ -97,7 +114,7 @@ class HttpClient:
         what = f"{method} {self._where}{path}"
         with _as_failures(what):
             async with self._client.stream(
-                method, path, json=body, timeout=_timeout(limits)
+                method, path, json=body, timeout=_timeout(limits), headers=_UNPACKED
             ) as answer:
                 yield HttpStream(answer, what)
 
@@ -119,6 +136,15 @@ class HttpStream:
         with _as_failures(self._what):
             async for chunk in self._answer.aiter_bytes():
                 yield chunk
+
+    async def whole(self) -> bytes:
+        """Return all of the body; raises ``HttpError``, also where it has no end."""
+        body = bytearray()
+        async for chunk in self.chunks():
+            body += chunk
+            if len(body) > MAX_ANSWER_BYTES:
+                raise HttpError(FailureKind.BROKEN, f"{self._what}: the answer has no end")
+        return bytes(body)
 
 
 class _as_failures:  # noqa: N801 -- a context manager that reads as a phrase at its uses
@@ -152,8 +178,9 @@ class _PooledTransport(httpx.AsyncBaseTransport):
     httpx's own transport takes no network backend, so the pool is built here.
     """
 
-    def __init__(self, transport: Transport, connections: int) -> None:
+    def __init__(self, transport: Transport, connections: int, tls: ssl.SSLContext | None) -> None:
         self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=tls,
             network_backend=_HostNetwork(transport),
             max_connections=connections,
             max_keepalive_connections=connections,
@@ -261,17 +288,20 @@ class _HostNetwork(httpcore.AsyncNetworkBackend):
 class _HostStream(httpcore.AsyncNetworkStream):
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
+        self._ended = False
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Return what has arrived."""
 
         try:
             async with asyncio.timeout(timeout):
-                return await self._stream.read(min(max_bytes, _CHUNK_BYTES))
+                data = await self._stream.read(min(max_bytes, _CHUNK_BYTES))
         except TimeoutError as error:
             raise httpcore.ReadTimeout("nothing arrived in time") from error
         except HostError as error:
             raise httpcore.ReadError(error.message) from error
+        self._ended = not data
+        return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send ``buffer``."""
@@ -294,9 +324,22 @@ class _HostStream(httpcore.AsyncNetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Refuse: the connection to the host is encrypted already."""
-        raise httpcore.ConnectError("TLS to the server itself is not supported")
+        """Speak TLS with the server, over the host's own connection."""
+        stream = TlsStream(self._stream, ssl_context, server_hostname or "")
+        try:
+            async with asyncio.timeout(timeout):
+                await stream.handshake()
+        except TimeoutError as error:
+            await stream.close()
+            raise httpcore.ConnectTimeout("no TLS in time") from error
+        except HostError as error:
+            await stream.close()
+            raise httpcore.ConnectError(error.message) from error
+        return _HostStream(stream)
 
     def get_extra_info(self, info: str) -> Any:
-        """Return nothing: a byte stream has no socket to tell of."""
-        return None
+        """Tell whether the server has closed: an answer may end by that, without a word before.
+
+        Of sockets, which a byte stream need not have, nothing is told.
+        """
+        return self._ended if info == "is_readable" else None

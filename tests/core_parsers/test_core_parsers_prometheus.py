@@ -45,6 +45,7 @@ def test_numbers_labels_and_escapes() -> None:
     assert math.isnan(metrics.value("nan") or 0)
     assert metrics.value("up") == math.inf
     assert metrics.value("down") == -math.inf
+    assert metrics.sum("nan") is metrics.sum("up") is None
     assert metrics.value("small") == 1e-9
     assert metrics.by_label("x", "a") == {"1": 1500}
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -69,15 +70,22 @@ class ScriptedServer:
     generations: list[dict[str, Any]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     connections: int = 0
+    tls: ssl.SSLContext | None = None
+    played: str = "/generate"
+    """The path that the script answers."""
+    prefix: str = ""
+    """As a gateway puts it before the engine's paths."""
+    heads: list[str] = field(default_factory=list)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _server: asyncio.Server | None = None
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        scheme = "http" if self.tls is None else "https"
+        return f"{scheme}://127.0.0.1:{self.port}{self.prefix}"
 
     async def __aenter__(self) -> "ScriptedServer":
-        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -112,11 +120,13 @@ class ScriptedServer:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         fields = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if line)
         body = await reader.readexactly(int(fields.get("content-length", "0")))
-        path = head.split(" ")[1]
+        self.heads.append(head)
+        whole = head.split(" ")[1]
+        path = whole.removeprefix(self.prefix) if whole.startswith(self.prefix) else "elsewhere"
         self.paths.append(path)
-        if path == "/generate":
+        if path == self.played:
             number = len(self.generations)
-            self.generations.append(json.loads(body))
+            self.generations.append(json.loads(body or b"{}"))
             return await self._play(self.script(number), reader, writer)
         model = {"id": "tiny", "owned_by": "sglang"}
         answers = {"/v1/models": json.dumps({"data": [model]}), "/flush_cache?timeout=10": "ok"}

@@ -28,6 +28,7 @@ async def test_it_runs(interpreter: str, tmp_path: Path) -> None:
         job = {
             "address": "127.0.0.1",
             "port": server.port,
+            "authority": f"127.0.0.1:{server.port}",
             "headers": {"Authorization": "Bearer k"},
             "users": 2,
             "method": "POST",

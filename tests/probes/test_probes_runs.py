@@ -1,6 +1,7 @@
 """Probes of servers at an address, from the host and from here: what is counted and told."""
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from tests.probes.scripted_server import (
     UNTIL_CLOSE,
     Script,
     ScriptedServer,
+    Step,
     chunk,
     event,
     good,
@@ -33,6 +35,7 @@ CAPTURES = Path(__file__).parents[1] / "captures" / "sglang-0.5.16-h200"
 FROM = pytest.mark.parametrize("from_host", [True, False], ids=["from-host", "from-here"])
 Items = AsyncGenerator[Mapping[str, object], None]
 GOOD = good(1, 4, 6, spec_verify_ct=2)
+PACKED = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nConnection: close\r\n\r\n"
 
 
 async def probe(
@@ -87,6 +90,8 @@ async def test_chunks_of_several_tokens_are_timed_as_they_arrive(
     assert 1 / 31.5 < done.figures.token_time_s.median < 1 / 20
 
 
+SLOW_HEAD: list[Step] = [b"X: y\r\n", 0.05]
+SLOW_BODY: list[Step] = [chunk(b":\n"), 0.05]
 BAD: dict[str, tuple[Script, RequestStatus, str]] = {
     "http-400": (
         [b"HTTP/1.1 400 Bad Request\r\nContent-Length: 8\r\n\r\ntoo long"],
@@ -123,9 +128,48 @@ BAD: dict[str, tuple[Script, RequestStatus, str]] = {
         "",
     ),
     "ends-early": ([OK, chunk(event(3)), END], RequestStatus.CUT, "before the answer"),
+    "packed-and-damaged": (
+        [PACKED, event(1), 0.05, EOF],
+        RequestStatus.FAILED,
+        "",
+    ),
+    "slow-head": (
+        [b"HTTP/1.1 200 OK\r\n", *SLOW_HEAD * 60],
+        RequestStatus.FAILED,
+        "no end",
+    ),
+    "slow-body": ([OK, chunk(event(3)), *SLOW_BODY * 60], RequestStatus.CUT, "no end"),
     "hangs-mid-stream": ([OK, chunk(event(3)), HANG], RequestStatus.CUT, "no end within 0.5 s"),
     "hangs-at-once": ([HANG], RequestStatus.FAILED, "no end within 0.5 s"),
 }
+
+
+def closing(version: bytes, *events: bytes, packed: bool = False) -> Script:
+    head = version + b" 200 OK\r\n" + (b"Content-Encoding: gzip\r\n" if packed else b"")
+    return [head + b"\r\n", *events, EOF]
+
+
+UNUSUAL: dict[str, Script] = {
+    "http-1.0": closing(b"HTTP/1.0", event(1), event(6, done=True, spec_verify_ct=2), DONE),
+    "closes-at-the-end": closing(b"HTTP/1.1", event(6, done=True, spec_verify_ct=2) + DONE),
+    "trailers": [*GOOD[:-1], b"0\r\nX-Trailer: 1\r\nAnother: 2\r\n\r\n"],
+    "packed": [
+        PACKED,
+        gzip.compress(event(1) + event(6, done=True, spec_verify_ct=2) + DONE),
+        EOF,
+    ],
+}
+
+
+@FROM
+@pytest.mark.parametrize("name", UNUSUAL)
+async def test_unusual_answers_are_read(tmp_path: Path, name: str, *, from_host: bool) -> None:
+    async with ScriptedServer(lambda _: UNUSUAL[name]) as server:
+        done = await probe(server, plan(from_host=from_host), tmp_path)
+    assert (done.figures.ok, done.figures.completion_tokens) == (4, 24)
+    assert done.figures.accept_length == 3.0
+    asked = [head for head in server.heads if head.startswith("POST /generate")]
+    assert all("accept-encoding: identity" in head.lower() for head in asked)
 
 
 @FROM
@@ -316,11 +360,13 @@ async def test_captured_answers_give_their_accept_length(
 async def test_what_is_no_engine_is_told(tmp_path: Path) -> None:
     async with local_hub(tmp_path) as hub, asyncio.timeout(20):
         with pytest.raises(UsageError, match="write http://ADDRESS:PORT"):
-            await hub.reach("https://example.org", host="local")
+            await hub.reach("ftp://example.org", host="local")
         with pytest.raises(UsageError, match="unknown host 'elsewhere'"):
             await hub.reach("http://127.0.0.1:1", host="elsewhere")
         with pytest.raises(HostError, match=r"127\.0\.0\.1:1"):
             await hub.reach("http://127.0.0.1:1", host="local")
         async with ScriptedServer(lambda _: GOOD) as server:
             with pytest.raises(UsageError, match="no address of a server"):
-                await hub.reach(f"{server.url}/v1", host="local")
+                await hub.reach(f"{server.url}/v1?x=1", host="local")
+            with pytest.raises(ProbeError, match="HTTP 404"):
+                await hub.reach(f"{server.url}/elsewhere/v1", host="local")

@@ -127,7 +127,7 @@ def read_gauges(metrics: Metrics) -> Gauges:
     counts = None
     if steps and generated is not None:
         counts = AcceptCounts(steps=int(steps), accepted=max(0, int(generated - steps)))
-    lengths = [s.value for s in metrics.samples("sglang:spec_accept_length") if s.value > 0]
+    lengths = [s.value for s in metrics.numbers("sglang:spec_accept_length") if s.value > 0]
     return Gauges(
         accept=counts,
         accept_length=sum(lengths) / len(lengths) if lengths else None,
@@ -136,7 +136,7 @@ def read_gauges(metrics: Metrics) -> Gauges:
         running=_whole(_over_ranks(metrics, "sglang:num_running_reqs")),
         waiting=_whole(_over_ranks(metrics, "sglang:num_queue_reqs")),
         kv_used_fraction=max(
-            (sample.value for sample in metrics.samples("sglang:token_usage")), default=None
+            (sample.value for sample in metrics.numbers("sglang:token_usage")), default=None
         ),
         started_at=metrics.value("process_start_time_seconds"),
     )
@@ -145,7 +145,7 @@ def read_gauges(metrics: Metrics) -> Gauges:
 def _over_ranks(metrics: Metrics, name: str) -> float | None:
     """Sum over data-parallel ranks; the ranks of one model copy repeat the same value."""
     copies: dict[str, float] = {}
-    for sample in metrics.samples(name):
+    for sample in metrics.numbers(name):
         copy = sample.labels.get("dp_rank", "")
         copies[copy] = max(sample.value, copies.get(copy, sample.value))
     return sum(copies.values()) if copies else None

@@ -147,7 +147,7 @@ def read_gauges(metrics: Metrics) -> Gauges:
             (
                 sample.value
                 for name in ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
-                for sample in metrics.samples(name)
+                for sample in metrics.numbers(name)
             ),
             default=None,
         ),
@@ -161,7 +161,7 @@ def _accept(metrics: Metrics) -> AcceptCounts | None:
     if steps is None or accepted is None:
         return None
     positions = metrics.by_label("vllm:spec_decode_num_accepted_tokens_per_pos_total", "position")
-    ordered = sorted((int(position), count) for position, count in positions.items())
+    ordered = sorted((int(at), count) for at, count in positions.items() if at.isdecimal())
     return AcceptCounts(
         steps=int(steps),
         accepted=int(accepted),
