@@ -169,20 +169,46 @@ def state_dir() -> str:
     return fallback if can_write(fallback) and is_own_folder(fallback) else usual
 
 
+TRIAL_BYTES = 64 << 10
+PATH_LIMIT_S = 4.0
+STATE_SILENT_S = 3.0
+"""A file system that takes longer than this is told as not answering."""
+
+
+def within(limit_s: float, call: Callable[[], Any], otherwise: Any) -> Any:
+    """Return what a call that may hang for ever returns, or ``otherwise`` once it is late."""
+    answers: List[Any] = []
+    thread = threading.Thread(target=lambda: answers.append(call()), daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    return answers[0] if answers else otherwise
+
+
 def state_roots() -> List[str]:
     """Return the folders that may hold runs: a home that was writable once has some too."""
     chosen = state_dir()
+    os.path.exists(chosen)  # one that hangs does so here, and not at the first look for runs
     others = [usual_state_dir(), fallback_state_dir()]
     return [chosen, *(one for one in others if one != chosen and is_own_folder(one))]
 
 
 def can_write(folder: str) -> bool:
-    """Tell whether files can be made in a folder, which is made if need be."""
+    """Tell whether files can be made in a folder, which is made if need be.
+
+    Tried, with as much as a record takes: a full disk and a quota make empty files.
+    """
+    trial = os.path.join(folder, ".eaglemon-%d" % os.getpid())
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
+        try:
+            with open(trial, "wb") as file:
+                file.write(b" " * TRIAL_BYTES)
+        finally:
+            if os.path.lexists(trial):
+                os.unlink(trial)
     except OSError:
         return False
-    return os.access(folder, os.W_OK | os.X_OK)
+    return True
 
 
 def is_own_folder(folder: str) -> bool:
@@ -662,6 +688,25 @@ class Runs:
         self._helpers: List[subprocess.Popen[bytes]] = []
         self.stopping = False
         """Whether a run is being stopped."""
+        self._looking_since: Optional[float] = None
+
+    def silent_s(self) -> float:
+        """Return for how long the file system of the records has left a look unanswered."""
+        since = self._looking_since
+        return time.monotonic() - since if since is not None else 0.0
+
+    def silence(self) -> Optional[str]:
+        """Say for how long it has not answered; ``None`` while it does."""
+        silent_s = self.silent_s()
+        if silent_s < STATE_SILENT_S:
+            return None
+        return "%s has not answered for %.0f s" % (os.path.dirname(self.root), silent_s)
+
+    def refuse_silent(self) -> None:
+        """Refuse what would begin whenever the file system of the records comes back."""
+        silence = self.silence()
+        if silence is not None:
+            raise RequestError("state-silent", silence + "; nothing was done")
 
     def folder(self, run_id: object) -> str:
         """Return the folder of a run that exists."""
@@ -685,6 +730,7 @@ class Runs:
             now = time.monotonic()
             if now - self._refreshed_at >= max_age_s:
                 self._helpers = [one for one in self._helpers if one.poll() is None]
+                self._looking_since = now
                 self._list(now)
                 self._scan(now)
                 settled_too = now - self._settled_at >= 1.0
@@ -701,6 +747,7 @@ class Runs:
                 self.owners = owners
                 self.stopping = any(run.is_stopping() for run in self._runs.values())
                 self._refreshed_at = now
+                self._looking_since = None
             return {run.id: run.version for run in self._runs.values()}
 
     def status(self, run_id: str, max_age_s: float = 0.1) -> Json:
@@ -927,6 +974,7 @@ def start_run(request: Json, runs: Runs, boot_id: str, source: bytes) -> Json:
         start_ticks=None,
         spawn_error=None,
     )
+    runs.refuse_silent()
     inside = inside_of(argv)
     if inside is not None:
         record["container_id"] = inside.find_id()
@@ -1347,6 +1395,7 @@ def own_ancestors() -> Set[int]:
 def stop_run(request: Json, runs: Runs, source: bytes) -> Json:
     """Start the stopper of a run; return once it has taken over."""
     run_id = request.get("run_id")
+    runs.refuse_silent()
     folder = runs.folder(run_id)
     grace_s = request.get("grace_s")
     if not isinstance(grace_s, (int, float)) or isinstance(grace_s, bool) or grace_s < 0:
@@ -1366,6 +1415,7 @@ def stop_run(request: Json, runs: Runs, source: bytes) -> Json:
 
 def forget_run(request: Json, runs: Runs) -> Json:
     """Remove the folder of a run that has ended."""
+    runs.refuse_silent()
     folder = runs.folder(request.get("run_id"))
     runs.refresh(0.0)
     if not runs.is_over(str(request["run_id"])):
@@ -2128,13 +2178,16 @@ def check_host(request: Json) -> Json:
     environment.update(request.get("env") or {})
     program = find_program(argv[0], environment) if argv else None
     check: Json = {
-        "paths": [check_path(path) for path in request.get("paths") or []],
+        "paths": [
+            within(PATH_LIMIT_S, functools.partial(check_path, path), silent_path(path))
+            for path in request.get("paths") or []
+        ],
         "listeners": find_listeners(request["port"]) if request.get("port") else [],
         "program": program,
         "engine_version": None,
         "engine_error": None,
         "shm_free_bytes": free_bytes("/dev/shm"),  # noqa: S108 -- asked about, not used
-        "state_free_bytes": free_bytes(state_dir()),
+        "state_free_bytes": within(PATH_LIMIT_S, lambda: free_bytes(state_dir()), None),
     }
     package = request.get("package")
     if package:
@@ -2143,6 +2196,11 @@ def check_host(request: Json) -> Json:
             python, str(package), environment
         )
     return check
+
+
+def silent_path(path: str) -> Json:
+    """Say that a path's file system does not answer."""
+    return {"path": path, "kind": "silent", "readable": False}
 
 
 def check_path(path: str) -> Json:
@@ -2458,9 +2516,12 @@ class Agent:
     def __init__(self, source: bytes) -> None:
         self.source = source
         self.boot_id = read_boot_id()
-        self.state_dir = state_dir()
-        roots = [os.path.join(one, "runs") for one in state_roots()]
-        self.runs = Runs(roots, self.boot_id)
+        # A home that hangs must not take the GPUs and the other servers of the host with it.
+        found = within(STATE_SILENT_S, state_roots, None)
+        self.state_hangs = found is None
+        roots = [usual_state_dir()] if found is None else found
+        self.state_dir = roots[0]
+        self.runs = Runs([os.path.join(one, "runs") for one in roots], self.boot_id)
         self.gpus = Gpus(self.runs)
         self.streams: Dict[int, Stream] = {}
         self._stdin = sys.stdin.buffer
@@ -2555,6 +2616,8 @@ class Agent:
 
     def _state_note(self) -> Optional[str]:
         usual = usual_state_dir()
+        if self.state_hangs:
+            return "%s has not answered for %.0f s" % (usual, STATE_SILENT_S)
         if self.state_dir == usual:
             return None
         return "%s cannot be written: run records are in %s" % (usual, self.state_dir)
@@ -2644,6 +2707,8 @@ class Agent:
     def _watch_runs(self, request: Json, stream: Stream) -> None:
         interval_s = min(max(float(request.get("interval_s", 0.2)), 0.05), 60.0)
         last: Optional[Dict[str, int]] = None
+        told = threading.Event()
+        self._in_thread(self._tell_silence, stream, told)
         while True:
             versions = self.runs.refresh(0.02 if self.runs.stopping else interval_s / 2)
             before = last or {}
@@ -2653,13 +2718,23 @@ class Agent:
                 if before.get(run_id) != version
             ]
             gone = [run_id for run_id in before if run_id not in versions]
-            if last is None or changed or gone:
+            if last is None or changed or gone or told.is_set():
+                told.clear()
                 runs = [status for status in changed if status]
                 self.send({"id": stream.number, "item": {"runs": runs, "gone": gone}})
             last = versions
             # The end of a stop is waited for.
             if stream.pause(min(interval_s, 0.05) if self.runs.stopping else interval_s):
                 return
+
+    def _tell_silence(self, stream: Stream, told: threading.Event) -> None:
+        """Say each second that the records cannot be read, as long as that hangs."""
+        while not stream.pause(1.0):
+            silence = self.runs.silence()
+            if silence is not None:
+                told.set()
+                item = {"runs": [], "gone": [], "silent": silence}
+                self.send({"id": stream.number, "item": item})
 
     def _follow_log(self, request: Json, stream: Stream) -> None:
         run_id = str(request.get("run_id"))

@@ -87,6 +87,15 @@ def _host_problems(plan: LaunchPlan, answer: HostCheck) -> list[Problem]:
                     slug="draft-path-missing" if draft else "model-path-missing",
                 )
             )
+        elif fact.kind == "silent":
+            problems.append(
+                Problem(
+                    where=fact.path,
+                    message=f"its file system on {plan.host} does not answer",
+                    hint="see whether its server is up, with ls on the host",
+                    slug="path-silent",
+                )
+            )
         elif not fact.readable:
             problems.append(
                 Problem(

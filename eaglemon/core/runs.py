@@ -181,7 +181,7 @@ class PathFact:
 
     path: str
     kind: str
-    """``file``, ``folder``, ``missing`` or ``other``."""
+    """``file``, ``folder``, ``missing``, ``other``, or ``silent``: its file system hangs."""
     readable: bool = False
 
 

@@ -71,7 +71,7 @@ def merge_runs(frames: deque[Frame], frame: Frame) -> None:
             run_id = _id_of(run)
             gone.pop(run_id, None)
             runs[run_id] = run
-    item = {"runs": list(runs.values()), "gone": list(gone)}
+    item = {"runs": list(runs.values()), "gone": list(gone), "silent": after.get("silent")}
     frames.append(Frame(head={"id": frame.head["id"], "item": item}))
 
 

@@ -29,6 +29,16 @@ class TellsDamagedRuns(Protocol):
         ...
 
 
+@runtime_checkable
+class TellsSilence(Protocol):
+    """A link that tells when the file system of the run records does not answer."""
+
+    @property
+    def records_silent(self) -> str | None:
+        """Which folder, and for how long."""
+        ...
+
+
 class HostLink(Protocol):
     """A conversation with one host; its methods are described at ``AgentLink``."""
 
