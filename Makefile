@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test lint format test-engine test-containers snapshots clean
+.PHONY: help demo test lint format test-engine test-containers test-browser snapshots clean
 
 help:
 	@echo "make demo         the console on a simulated GPU host (a script where there is no terminal)"
@@ -14,6 +14,7 @@ help:
 	@echo "make lint         all of that but the tests"
 	@echo "make format       format the code"
 	@echo "make test-engine  tests against a real engine (see CONTRIBUTING.md)"
+	@echo "make test-browser the console in a real browser (see CONTRIBUTING.md)"
 	@echo "make test-containers  servers in real containers (see CONTRIBUTING.md)"
 	@echo "make snapshots    write the screens that the console's tests compare with again"
 	@echo "make clean        remove .venv and caches"
@@ -37,6 +38,9 @@ format: $(INSTALLED)
 
 test-engine: $(INSTALLED)
 	$(BIN)/pytest -m engine -s -o faulthandler_timeout=900 tests/real_engine
+
+test-browser: $(INSTALLED)
+	$(BIN)/pytest -m browser -s tests/browser
 
 test-containers: $(INSTALLED)
 	$(BIN)/pytest -m containers tests/hosts3

@@ -17,6 +17,17 @@ from eaglemon.errors import UsageError
 COOKIE = "eaglemon-token"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
+_HEADERS = {
+    # The library's page asks another site for its font; a console on a closed network must not.
+    "Content-Security-Policy": (
+        "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+        "img-src 'self' data:; font-src 'self' data:; connect-src 'self' ws: wss:; "
+        "frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
 Handler = Callable[[Any], Awaitable[Any]]
 
 
@@ -28,6 +39,12 @@ def new_token() -> str:
 def allowed(given: str | None, token: str) -> bool:
     """Tell whether a token is the right one, in the same time for any wrong one."""
     return given is not None and hmac.compare_digest(given.encode(), token.encode())
+
+
+async def _harden(request: Any, response: Any) -> None:
+    """Keep pages from other sites, and other sites from pages."""
+    del request
+    response.headers.update(_HEADERS)
 
 
 def serve(argv: Sequence[str], *, address: str, port: int, token: str, title: str) -> None:
@@ -60,6 +77,7 @@ def serve(argv: Sequence[str], *, address: str, port: int, token: str, title: st
         async def _make_app(self) -> Any:
             app = await super()._make_app()
             app.middlewares.append(web.middleware(guard))
+            app.on_response_prepare.append(_harden)
             return app
 
         async def on_startup(self, app: Any) -> None:

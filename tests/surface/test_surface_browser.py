@@ -74,6 +74,8 @@ async def test_the_console_is_drawn_for_who_has_the_token(address: str) -> None:
         status, page = await get(http, address + "/")
         assert status == 200
         assert TOKEN not in page
+        async with http.get(f"{address}/") as answer:
+            assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
         drawn = b""
         async with http.ws_connect(f"{address}/ws?width=120&height=40") as page_socket:
             while b"Hosts and GPUs" not in drawn:
