@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
+from rich.console import RenderableType
 from textual.app import App
 from textual.driver import Driver
 from textual.filter import LineFilter
 
 from eaglemon.tui.ascii_only import AsciiOnly
 from eaglemon.tui.columns import plain
-from eaglemon.tui.sparing_driver import sparing
-from eaglemon.tui.terminal_picture import TerminalPicture
+from eaglemon.tui.sparing_driver import SparesTerminal, sparing
 
 
 class TerminalApp(App[None]):
@@ -29,10 +29,22 @@ class TerminalApp(App[None]):
 
     def action_repaint(self) -> None:
         """Draw everything again: something else has written on the terminal."""
-        picture = getattr(self._driver, "picture", None)
-        if isinstance(picture, TerminalPicture):
-            picture.forget()
+        driver: object = self._driver
+        if isinstance(driver, SparesTerminal):
+            driver.picture.forget()
         self.screen.refresh()
+
+    def exit(
+        self,
+        result: None = None,
+        return_code: int = 0,
+        message: RenderableType | None = None,
+    ) -> None:
+        """Leave without waiting for another key."""
+        driver: object = self._driver
+        if isinstance(driver, SparesTerminal):
+            driver.leave()
+        super().exit(result, return_code, message)
 
     def tell_terminal(self, text: str) -> None:
         """Let terminals that know OSC 9 show ``text`` as a notification."""
