@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from eaglemon.core.probe import ProbePlan, ProbeProgress
     from eaglemon.core.problems import Problem
     from eaglemon.core.profiles import Profile
+    from eaglemon.core.run_comparison import ProfileHistory, RunComparison
     from eaglemon.core.server_url import Trust
     from eaglemon.core.verdict import Findings
     from eaglemon.core.views import LaunchPlan, LogBatch, ServerView, Snapshot
@@ -293,4 +294,20 @@ class Experiments(Protocol):
 
     async def findings(self, record: ExperimentRecord) -> Findings:
         """Return what an experiment has shown, computed from its raw records."""
+        ...
+
+    async def begin_again(self, text: str = "") -> str:
+        """Go on in the background with one whose console was killed; return its id."""
+        ...
+
+    async def compare(self, one: str, other: str) -> RunComparison:
+        """Return two stored experiments side by side, the earlier one first."""
+        ...
+
+    async def write_report(self, text: str, folder: Path) -> Path:
+        """Write the report of an experiment into a new file of ``folder``; return where it is."""
+        ...
+
+    async def profile_history(self, profile: str) -> ProfileHistory:
+        """Return earlier starts of a profile and what it reached, newest first."""
         ...

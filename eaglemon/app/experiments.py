@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from eaglemon.app.experiment_console import ExperimentConsole
 from eaglemon.app.experiment_plans import (
@@ -17,15 +18,25 @@ from eaglemon.app.experimenting import ExperimentRun
 from eaglemon.core.experiment import Arm, ExperimentPlan
 from eaglemon.core.experiment_records import ExperimentRecord, ExperimentSummary
 from eaglemon.core.experiment_views import ExperimentView, Outlook
+from eaglemon.core.run_comparison import (
+    ProfileHistory,
+    RunComparison,
+    compare_runs,
+    history_of,
+)
 from eaglemon.core.stats import DRAWS
 from eaglemon.core.sweep import Skipped
 from eaglemon.core.verdict import Findings
 from eaglemon.errors import EaglemonError, UsageError
 from eaglemon.io.claims import claim
 from eaglemon.io.clock import Clock, SystemClock
+from eaglemon.io.files import write_new
 from eaglemon.io.store import Store
 
 _log = logging.getLogger(__name__)
+
+MEASURED_RUNS = 8
+"""Runs that are read for the history of a profile."""
 
 
 class ExperimentService:
@@ -149,6 +160,29 @@ class ExperimentService:
         return await asyncio.to_thread(
             experiment_findings, record.plan, record.trials, record.environments, draws
         )
+
+    async def compare(self, one: str, other: str) -> RunComparison:
+        """Return two stored experiments side by side, the earlier one first."""
+        records = (await self._store.experiment(one), await self._store.experiment(other))
+        return await asyncio.to_thread(compare_runs, *records)
+
+    async def write_report(self, text: str, folder: Path) -> Path:
+        """Write the report of an experiment as HTML into a new file; return where it is."""
+        record = await self._store.experiment(text)
+        found = await self.findings(record)
+        # Imported here because no console needs it before a report is wanted.
+        from eaglemon.report.render import render  # noqa: PLC0415
+
+        content = await asyncio.to_thread(render, record, found, ".html")
+        return await asyncio.to_thread(write_new, folder, record.plan.id, ".html", content)
+
+    async def profile_history(self, profile: str) -> ProfileHistory:
+        """Return earlier starts of a profile and what it reached in the newest runs."""
+        starts = await self._store.startups_of(profile)
+        mine = [one.id for one in await self._store.experiments() if profile in one.arms]
+        records = [await self._store.experiment(run) for run in mine[:MEASURED_RUNS]]
+        measured = await asyncio.to_thread(history_of, profile, records)
+        return ProfileHistory(starts=tuple(starts), measured=measured)
 
     # Inside.
 

@@ -3,10 +3,8 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from random import Random
 from typing import TypeVar
 
 import click
@@ -18,10 +16,12 @@ from eaglemon.cli.invocation import DURATION, json_option
 from eaglemon.cli.tables import columns
 from eaglemon.core.experiment_records import ExperimentRecord, ExperimentSummary
 from eaglemon.core.problems import did_you_mean
+from eaglemon.core.run_comparison import RunComparison, compare_arms, compare_runs
+from eaglemon.core.run_comparison_text import comparison_lines
 from eaglemon.core.stats import DRAWS
 from eaglemon.core.units import plural
-from eaglemon.core.verdict import Findings, Trial, compare, sentence
-from eaglemon.errors import EXIT_OK, UsageError
+from eaglemon.core.verdict import Findings
+from eaglemon.errors import EXIT_FAILED, EXIT_OK, UsageError
 from eaglemon.io.files import write_text
 from eaglemon.io.store import KEPT_BYTES, KEPT_S, Store
 from eaglemon.report.render import json_report
@@ -96,11 +96,12 @@ def show(*, run: str, as_json: bool) -> int:
 @click.argument("first", metavar="RUN[:ARM]")
 @click.argument("second", metavar="RUN[:ARM]")
 @json_option
-def compare_runs(*, first: str, second: str, as_json: bool) -> int:
-    """Compare an arm of one experiment with an arm of another, paired by prompt.
+def compare_two(*, first: str, second: str, as_json: bool) -> int:
+    """Compare two experiments, or an arm of each: flags, starts, figures, verdict.
 
-    ARM is a name, the first arm by default. The two were measured at different times: what else
-    changed meanwhile is part of the ratio.
+    Without an ARM, arms of the same name are compared, the earlier run first, paired by prompt.
+    Where that would not be fair it is said why, and the exit code is 1. What changed in between
+    is part of the ratio.
     """
 
     async def read(store: Store) -> tuple[ExperimentRecord, ExperimentRecord]:
@@ -110,20 +111,21 @@ def compare_runs(*, first: str, second: str, as_json: bool) -> int:
         )
 
     one, other = asyncio.run(_with_store(read))
-    left, right = _arm_of(one, first), _arm_of(other, second)
-    if one.plan.arms[left].request.workload != other.plan.arms[right].request.workload:
-        raise UsageError("the two runs were asked different workloads, so nothing can be paired")
-    trials = [
-        *(_as_arm(trial, 0) for trial in one.trials if trial.arm == left),
-        *(_as_arm(trial, 1) for trial in other.trials if trial.arm == right),
-    ]
-    found = compare(trials, 1, 0, rng=Random(one.plan.seed))  # noqa: S311 - repeatable
-    names = (f"{one.plan.id}:{one.names[left]}", f"{other.plan.id}:{other.names[right]}")
-    if as_json:
-        output.write_document("runs compare", {"arms": names, "comparison": found})
+    if ":" in first or ":" in second:
+        pair = compare_arms(one, _arm_of(one, first), other, _arm_of(other, second))
+        found = RunComparison(
+            runs=(one.plan.id, other.plan.id),
+            apart_s=other.created_at - one.created_at,
+            pairs=(pair,),
+        )
     else:
-        output.write_lines([sentence(found, names)])
-    return EXIT_OK
+        found = compare_runs(one, other)
+    if as_json:
+        output.write_document("runs compare", {"comparison": found})
+    else:
+        output.write_lines(comparison_lines(found))
+    fair = bool(found.pairs) and all(pair.comparison is not None for pair in found.pairs)
+    return EXIT_OK if fair else EXIT_FAILED
 
 
 @command.command(name="export")
@@ -188,7 +190,3 @@ def _arm_of(record: ExperimentRecord, text: str) -> int:
         hint = did_you_mean(name, record.names)
         raise UsageError(f"{record.plan.id} has no arm {name!r}", hint=hint)
     return record.names.index(name)
-
-
-def _as_arm(trial: Trial, arm: int) -> Trial:
-    return replace(trial, arm=arm)

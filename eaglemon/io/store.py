@@ -97,6 +97,10 @@ class Store:
         """Return the newest starts of a profile on a host first."""
         return await self._do(lambda db: queries.startups(db, host, digest, limit))
 
+    async def startups_of(self, profile: str, limit: int = 20) -> list[Startup]:
+        """Return the newest starts of what has a profile's name, on any host, first."""
+        return await self._do(lambda db: queries.startups_of(db, profile, limit))
+
     async def size_bytes(self) -> int:
         """Return the bytes in use."""
         return await self._do(queries.size_bytes)

@@ -125,6 +125,16 @@ def startups(connection: sqlite3.Connection, host: str, digest: str, limit: int)
     return [_startup(row) for row in rows]
 
 
+def startups_of(connection: sqlite3.Connection, profile: str, limit: int) -> list[Startup]:
+    """Return the newest starts of what has a profile's name, on any host, first."""
+    rows = connection.execute(
+        "SELECT server_id, host, profile, digest, engine, launched_at, ready_s, cause, phases "
+        "FROM startups WHERE profile = ? ORDER BY number DESC LIMIT ?",
+        (profile, limit),
+    )
+    return [_startup(row) for row in rows]
+
+
 def size_bytes(connection: sqlite3.Connection) -> int:
     """Return the bytes in use, free pages left out."""
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
