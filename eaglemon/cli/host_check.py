@@ -6,7 +6,7 @@ from functools import partial
 
 from eaglemon.app.requirements import examine
 from eaglemon.cli import diagnostics
-from eaglemon.cli.questions import terminal_asker
+from eaglemon.cli.questions import tell_person, terminal_asker
 from eaglemon.core.host_report import HostReport, Requirement
 from eaglemon.core.hosts import HostSpec
 from eaglemon.core.profiles import Profile
@@ -19,7 +19,7 @@ def examine_all(hosts: Sequence[HostSpec], profiles: Sequence[Profile]) -> Seque
     own = [one for one in profiles if not one.reference]
 
     async def examined() -> Sequence[HostReport]:
-        connect = partial(transport_to, ask=terminal_asker())
+        connect = partial(transport_to, ask=terminal_asker(), tell=tell_person)
         return await asyncio.gather(*(examine(one, own, connect=connect) for one in hosts))
 
     with diagnostics.library_log():

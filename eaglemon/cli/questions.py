@@ -9,6 +9,11 @@ from eaglemon.core.hosts import HostQuestion
 from eaglemon.io.transport import Asker
 
 
+def tell_person(host: str, text: str) -> None:
+    """Say at the terminal what a person has to do, such as to touch a security key."""
+    diagnostics.talk(f"eaglemon: {host}: {text}")
+
+
 def terminal_asker() -> Asker | None:
     """Return what asks at the terminal; ``None`` where nobody is there to answer.
 

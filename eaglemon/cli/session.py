@@ -15,7 +15,7 @@ from eaglemon.app.hub import Hub
 from eaglemon.app.read_only import ReadOnlyHub
 from eaglemon.cli import diagnostics
 from eaglemon.cli.progress import Progress
-from eaglemon.cli.questions import terminal_asker
+from eaglemon.cli.questions import tell_person, terminal_asker
 from eaglemon.core.foreign import parse_foreign_id
 from eaglemon.core.hosts import HostSpec, LinkState, of_host
 from eaglemon.core.views import ServerView, Snapshot
@@ -46,7 +46,9 @@ async def open_console(
     """
     kind = ReadOnlyHub if is_read_only() else Hub
     store = Store()
-    connect = partial(transport_to, ask=ask or terminal_asker())
+    # A console that asks by itself also shows what a login waits for.
+    tell = tell_person if ask is None else None
+    connect = partial(transport_to, ask=ask or terminal_asker(), tell=tell)
     try:
         async with kind(
             hosts, profiles, connect=connect, workload=load_workload, history=store

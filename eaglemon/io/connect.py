@@ -7,16 +7,21 @@ from eaglemon.io.host_link import HostLink, NoPythonError
 from eaglemon.io.local import LocalTransport
 from eaglemon.io.shell_host import ShellLink
 from eaglemon.io.ssh import SshTransport
-from eaglemon.io.transport import Asker, Transport
+from eaglemon.io.transport import Asker, Teller, Transport
 
 
-def transport_to(spec: HostSpec, *, ask: Asker | None = None) -> Transport:
-    """Return a transport to ``spec``, not connected yet; ``ask`` asks a person if need be."""
+def transport_to(
+    spec: HostSpec, *, ask: Asker | None = None, tell: Teller | None = None
+) -> Transport:
+    """Return a transport to ``spec``, not connected yet.
+
+    ``ask`` asks a person if need be; ``tell`` says what one has to do, with the host's name.
+    """
     match spec.transport:
         case "local":
             return LocalTransport(spec.name)
         case "ssh":
-            return SshTransport(spec, ask=ask)
+            return SshTransport(spec, ask=ask, tell=tell)
         case other:
             raise ConfigError(
                 f"host {spec.name}: unknown transport {other!r}", hint="use ssh or local"

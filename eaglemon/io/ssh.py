@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from eaglemon.core.hosts import HostSpec
 from eaglemon.errors import HostError, TimeLimitError
-from eaglemon.io.transport import Asker, Completed
+from eaglemon.io.transport import Asker, Completed, Teller
 
 if TYPE_CHECKING:
     from eaglemon.io.ssh_session import SshProcess, SshSession, SshStream
@@ -22,18 +22,27 @@ _UNSAFE_IN_QUOTES = frozenset("'\\!\n\r")
 class SshTransport:
     """A host reached over SSH."""
 
-    def __init__(self, spec: HostSpec, *, ask: Asker | None = None) -> None:
+    def __init__(
+        self, spec: HostSpec, *, ask: Asker | None = None, tell: Teller | None = None
+    ) -> None:
         """``ask`` asks about unknown keys and passphrases; without it they are refused."""
         self.name = spec.name
         self._spec = spec
         self._session: SshSession | None = None
         self._lock = asyncio.Lock()
         self._ask = ask
-        self._tell: Callable[[str], None] = _say_nothing
+        self._tell = tell
+        self._also_tell: Callable[[str], None] | None = None
 
     def tells(self, tell: Callable[[str], None]) -> None:
         """Say with ``tell`` what a person has to do: touch a security key."""
-        self._tell = tell
+        self._also_tell = tell
+
+    def _say(self, text: str) -> None:
+        if self._tell is not None and text:
+            self._tell(self.name, text)
+        if self._also_tell is not None:
+            self._also_tell(text)
 
     async def connect(self) -> None:
         """Connect and log in; raises ``HostError`` that names the cause and the fix."""
@@ -41,7 +50,7 @@ class SshTransport:
 
         async with self._lock:
             if self._session is None:
-                self._session = await open_session(self._spec, ask=self._ask, tell=self._tell)
+                self._session = await open_session(self._spec, ask=self._ask, tell=self._say)
 
     async def open_process(self, command: str) -> "SshProcess":
         """Start ``command`` with the host's ``sh``, whatever the login shell is."""
@@ -80,10 +89,6 @@ class SshTransport:
         if self._session is None:
             raise HostError(f"{self.name} is not connected")
         return self._session
-
-
-def _say_nothing(text: str) -> None:
-    del text
 
 
 def quote_for_login_shell(command: str) -> str:

@@ -23,6 +23,8 @@ class Target:
     """Files that exist, else the one where a new key is to be added."""
     keys: tuple[str, ...]
     """Private key files that exist."""
+    agent: str | None = None
+    """Socket of the key agent."""
     jumps: tuple[str, ...] = ()
     """Jump hosts on the way, the nearest first."""
 
@@ -209,12 +211,32 @@ def _explain_denied(target: Target) -> HostError:
     tried = [key for key in target.keys if key not in locked]
     said = f"keys tried: {', '.join(tried) if tried else 'none but those of the key agent'}"
     hint = f"see that {target.ssh} works without a password (ssh-copy-id, ssh-add)"
+    hardware = [key for key in tried if is_security_key(key)]
+    if hardware:
+        # Such a key is used through an agent, which asks the device.
+        hint = f"run ssh-add {hardware[0]}, so that the key agent asks the security key"
     if locked:
         said += f"; left out, because encrypted: {', '.join(locked)}"
         hint = f"run ssh-add {locked[0]}, so that the key agent has it"
     return HostError(
         f"{target.name}: {target.place} does not let {target.user} in ({said})", hint=hint
     )
+
+
+def untouched(target: Target, limit_s: float) -> HostError:
+    """Say that a login waited for a person in vain."""
+    return HostError(
+        f"{target.name}: the security key was not touched within {limit_s:.0f} s",
+        hint=f"touch it while it blinks; does it blink with {target.ssh}?",
+    )
+
+
+def is_security_key(path: str) -> bool:
+    """Tell whether a private key is on hardware: its public half says so."""
+    try:
+        return Path(f"{path}.pub").read_bytes().startswith(b"sk-")
+    except OSError:
+        return False
 
 
 def is_encrypted(path: str) -> bool:

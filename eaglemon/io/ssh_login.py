@@ -23,6 +23,8 @@ from eaglemon.io.ssh_errors import (
     explain_loss,
     find_changed_key,
     is_encrypted,
+    is_security_key,
+    untouched,
 )
 from eaglemon.io.ssh_target import nothing_known, options_of, resolve, unresolved
 from eaglemon.io.transport import Asker
@@ -31,6 +33,7 @@ CONNECT_LIMIT_S = 15.0
 TOUCH_LIMIT_S = 60.0
 """A person needs longer to touch a security key."""
 TOUCH_AFTER_S = 1.0
+AGENT_LIMIT_S = 2.0
 PASSPHRASE_TRIES = 3
 _HOPS_MOST = 8
 
@@ -52,6 +55,7 @@ class Login:
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._spec, self._ask, self._tell, self._depth = spec, ask, tell, depth
         self._offered = Offered()
+        self._reached = False
 
     async def connect(self) -> asyncssh.SSHClientConnection:
         """Connect and log in; raises ``HostError`` that names the cause and the fix."""
@@ -109,7 +113,7 @@ class Login:
             given["tunnel"] = self.hops[-1]
         elif target.jumps:
             given["tunnel"] = None
-        touched = _has_security_key(target)
+        touched = await _has_security_key(target)
         teller = asyncio.get_running_loop().call_later(
             TOUCH_AFTER_S,
             self._tell,
@@ -118,6 +122,10 @@ class Login:
         try:
             async with asyncio.timeout(TOUCH_LIMIT_S if touched else CONNECT_LIMIT_S):
                 return await asyncssh.connect(address, client_factory=self._client(), **given)
+        except TimeoutError as error:
+            if not (touched and self._reached):
+                raise
+            raise untouched(target, TOUCH_LIMIT_S) from error
         finally:
             teller.cancel()
 
@@ -133,6 +141,10 @@ class Login:
                 """Refuse a key that known_hosts does not have, and keep it for the message."""
                 login._offered.note(host, addr, port, key)
                 return False
+
+            def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+                """From here on it is the login that takes time."""
+                login._reached = True
 
             def connection_lost(self, exc: Exception | None) -> None:
                 """Keep why the connection ended; an attempt that is repeated does not count."""
@@ -267,10 +279,16 @@ def _present(target: Target) -> list[str]:
     return [file for file in target.known_hosts if Path(file).is_file()]
 
 
-def _has_security_key(target: Target) -> bool:
-    """Whether one of the keys is on hardware: its public half says so."""
-    for key in target.keys:
-        with contextlib.suppress(OSError):
-            if Path(f"{key}.pub").read_bytes().startswith(b"sk-"):
-                return True
+async def _has_security_key(target: Target) -> bool:
+    """Whether one of the keys is on hardware: a key file, or one that the key agent holds."""
+    if any(is_security_key(key) for key in target.keys):
+        return True
+    if not target.agent:
+        return False
+    # No agent, or one that does not answer, offers no such key.
+    with contextlib.suppress(OSError, ValueError, TimeoutError, asyncssh.Error):
+        async with asyncio.timeout(AGENT_LIMIT_S):
+            agent = await asyncssh.connect_agent(target.agent)
+            async with agent:
+                return any(key.algorithm.startswith(b"sk-") for key in await agent.get_keys())
     return False

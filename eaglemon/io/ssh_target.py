@@ -66,6 +66,7 @@ def resolve(spec: HostSpec, address: str, settings: dict[str, Any]) -> Target:
         user=options.username,
         known_hosts=tuple([file for file in files if Path(file).is_file()] or files[:1]),
         keys=tuple(str(path) for path in paths if path.is_file()),
+        agent=options.agent_path,
         jumps=_jumps(options.tunnel),
     )
 

@@ -11,6 +11,8 @@ from eaglemon.core.hosts import HostQuestion
 
 Asker = Callable[[HostQuestion], Awaitable[str | None]]
 """Asks a person; ``None`` is a refusal."""
+Teller = Callable[[str, str], None]
+"""Says at a host's name what a person has to do."""
 
 
 class ByteStream(Protocol):
