@@ -11,6 +11,8 @@ from eaglemon.io.connect import open_link, transport_to
 from eaglemon.io.transport import Asker
 
 _NEEDS_TORCH = frozenset({"check", "capture"})
+_MATERIAL = ("hidden", "prompts")
+"""With these a diagnosis runs the draft."""
 
 
 async def perform_on(
@@ -25,7 +27,7 @@ async def perform_on(
     Without one it is the agent's own, or for what needs torch its ``python3``. Cancelling ends it
     there too. Raises ``HostError`` where the host cannot be reached, else as the task does.
     """
-    needs_torch = request["do"] in _NEEDS_TORCH
+    needs_torch = request["do"] in _NEEDS_TORCH or any(request.get(key) for key in _MATERIAL)
     used = python or ("python3" if needs_torch else None)
     transport = transport_to(spec, ask=ask)
     try:

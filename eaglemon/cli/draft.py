@@ -160,7 +160,8 @@ def check_command(
 
 
 @command.command(name="capture")
-@click.option("--target", type=_FOLDER, required=True, help="Folder of the target.")
+@place_option
+@click.option("--target", type=PLACE, required=True, help="Folder of the target.")
 @click.option(
     "--prompts",
     "prompts_file",
@@ -169,7 +170,7 @@ def check_command(
     metavar="FILE",
     help='JSON lines with "text", or plain lines.',
 )
-@click.option("-o", "--output", "out", type=_FOLDER, required=True, metavar="FILE")
+@click.option("-o", "--output", "out", type=PLACE, required=True, metavar="FILE|HOST:FILE")
 @click.option("--max-prompts", type=click.IntRange(min=1), default=32, show_default=True)
 @click.option("--new-tokens", type=click.IntRange(min=8), default=192, show_default=True)
 @click.option("--layers", type=SLOTS, default=(), metavar="0,2,4", help="All likely if unset.")
@@ -180,28 +181,31 @@ def check_command(
 @click.option("--device", default="cpu", show_default=True, help="cpu, or cuda.")
 @threads_option
 @python_option
+@profile_option
 @json_option
 @click.pass_obj
 def capture_command(
     invocation: Invocation,
     /,
     *,
-    target: Path,
+    host: str | None,
+    target: Place,
     prompts_file: Path,
-    out: Path,
+    out: Place,
     max_prompts: int,
     python: str | None,
+    profile: str | None,
     as_json: bool,
     **options: Any,
 ) -> int:
     """Write a target's hidden states over its own greedy continuation of prompts.
 
-    Needs transformers, here or in the Python that --python names.
+    Needs transformers, here, in the Python that --python names or in that of a profile's engine.
+    With HOST:/paths the target is run on that host and the file is written there.
     """
     prompts = read_prompts(prompts_file, max_prompts)
-    bench, (model, path) = bench_for(
-        invocation, None, Place(str(target)), Place(str(out)), python=python
-    )
+    used = python_of(invocation, profile, python)
+    bench, (model, path) = bench_for(invocation, host, target, out, python=used)
     request = {"do": "capture", "target": model, "prompts": prompts, "out": path}
     found: Captured = bench.perform({**request, **options})
     if as_json:

@@ -1,56 +1,74 @@
 """``eaglemon draft diagnose``: one verdict on the draft of a profile or a server."""
 
-import shlex
-from dataclasses import dataclass
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from eaglemon.cli import diagnostics, output
-from eaglemon.cli.draft_runs import examination, threads_option
-from eaglemon.cli.draft_text import diagnosis_lines
+from eaglemon.cli.draft_runs import PLACE, Bench, Place, bench_for, threads_option
+from eaglemon.cli.draft_text import diagnosis_lines, outlook_line
 from eaglemon.cli.invocation import Invocation, host_option, json_option
-from eaglemon.core.draft_diagnosis import diagnose_draft
-from eaglemon.core.draft_verdict import DraftEvidence, DraftVerdict, ServedFigures
-from eaglemon.core.draft_views import Examination
+from eaglemon.core.draft_served import served_figures
+from eaglemon.core.draft_verdict import DraftReport, DraftVerdict, ServedFigures
+from eaglemon.core.draft_views import CaptureOutlook
 from eaglemon.core.probe import ProbeProgress
 from eaglemon.core.profiles import Profile
-from eaglemon.draft.checkpoint import read_json
-from eaglemon.draft.inspect import inspect
-from eaglemon.draft.layout import target_body, target_shape
-from eaglemon.engines.wiring import wiring_of
-from eaglemon.errors import EXIT_FAILED, EXIT_OK, UsageError
+from eaglemon.core.views import ServerView
+from eaglemon.draft.hub_cache import located
+from eaglemon.engines.command import interpreter
+from eaglemon.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UsageError
 
 if TYPE_CHECKING:
     from eaglemon.app.api import Eaglemon
 
 _FOLDER = click.Path(path_type=Path)
 _REQUESTS = "8"
+_PROMPTS = 16
+"""Of which hidden states are captured: enough to take each for one observation."""
+_NEW_TOKENS = 192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Server:
-    """A server as found: its profile, its engine's version and a probe of it."""
+class _Subject:
+    """What is judged: a profile, or a server as found."""
 
     profile: Profile
+    host: str | None = None
+    """Host of the server; ``None`` for this machine."""
     version: str | None = None
     probe: ProbeProgress | None = None
+    figures: ServedFigures | None = None
+    prompts: tuple[str, ...] = ()
+    """What its probes ask."""
 
 
 @click.command(name="diagnose")
 @click.argument("name", metavar="PROFILE|SERVER")
 @host_option
-@click.option("--hidden", type=_FOLDER, metavar="FILE|DIR", help="Captured hidden states.")
-@click.option("--draft", type=_FOLDER, help="Local copy of the draft, where it is elsewhere.")
-@click.option("--target", type=_FOLDER, help="Local copy of the target, where it is elsewhere.")
+@click.option("--hidden", type=PLACE, metavar="FILE|DIR", help="Captured hidden states.")
+@click.option(
+    "--capture",
+    "capturing",
+    is_flag=True,
+    help="Capture hidden states of the target now, over the probe's prompts; tells the cost first.",
+)
+@click.option("--yes", "confirmed", is_flag=True, help="Capture without asking.")
+@click.option("--draft", type=PLACE, help="Folder of the draft, where it is another.")
+@click.option("--target", type=PLACE, help="Folder of the target, where it is another.")
 @click.option("--engine-version", metavar="VERSION", help="Asked of the server if unset.")
 @click.option("--served", type=_FOLDER, metavar="RESULT.json", help="A probe's result.")
 @click.option("--against", type=_FOLDER, metavar="RESULT.json", help="One without speculation.")
+@click.option(
+    "--earlier", type=_FOLDER, metavar="RESULT.json", help="An earlier one, same prompts."
+)
 @click.option("--probe/--no-probe", "probing", default=True, help="Probe a running SERVER.")
 @click.option("--requests", default=_REQUESTS, show_default=True, help="Requests of the probe.")
 @click.option("--steps", type=click.IntRange(1, 32), default=5, show_default=True)
-@click.option("--python", metavar="PATH", help="Compute in this Python.")
+@click.option("--python", metavar="PATH", help="Compute in this Python; the engine's if unset.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, or cuda.")
 @threads_option
 @json_option
@@ -61,12 +79,15 @@ def diagnose_command(
     *,
     name: str,
     hosts: tuple[str, ...],
-    hidden: Path | None,
-    draft: Path | None,
-    target: Path | None,
+    hidden: Place | None,
+    capturing: bool,
+    confirmed: bool,
+    draft: Place | None,
+    target: Place | None,
     engine_version: str | None,
     served: Path | None,
     against: Path | None,
+    earlier: Path | None,
     probing: bool,
     requests: str,
     python: str | None,
@@ -75,84 +96,81 @@ def diagnose_command(
 ) -> int:
     """Say why the draft of PROFILE or SERVER is slow, with evidence and the fix.
 
-    Puts together the configuration, the offline check over --hidden, a probe of the server and
-    the baseline of --against; says less where less is known. Exits with 1 unless all is fine.
+    Puts together the configuration, the offline check over hidden states, a probe of the server
+    and the baseline of --against; says less where less is known. A server's files are read on its
+    host. Exits with 1 unless all is fine.
     """
-    found = _find(invocation, name, hosts, requests if probing else None)
-    profile = found.profile
-    draft_folder = draft or _local(profile.draft, "draft")
-    target_folder = target or _local(profile.model, "target")
-    probe = found.probe if served is None else _result(served)
-    view = inspect(draft_folder, target=target_folder)
-    rules = wiring_of(profile.engine)
-    version = engine_version or found.version
-    shape = target_shape(target_body(read_json(target_folder / "config.json")))
-    config = read_json(draft_folder / "config.json")
-    captures = () if shape is None else rules.captures(config, shape, version)
-    offline = Examination(checks=(), search=None)
-    if hidden is not None:
-        offline = examination(
-            draft_folder,
-            target_folder,
-            hidden,
-            invocation=invocation,
-            python=python,
-            **options,
-        )
-    slots = offline.search.slots if offline.search else None
-    change = None if slots is None or shape is None else rules.wire(config, slots, shape, version)
-    words = ["eaglemon", "draft", "set-layers", str(draft_folder), "--engine", profile.engine]
-    if slots is not None:
-        words += ["--hs", ",".join(str(slot) for slot in slots)]
-    if version is not None:
-        words += ["--engine-version", version]
-    words += ["--target", str(target_folder)]
-    diagnosis = diagnose_draft(
-        DraftEvidence(
-            algorithm=profile.speculation.algorithm if profile.speculation else None,
-            inspect=view,
-            captures=captures,
-            checks=offline.checks,
-            search=offline.search,
-            served=_figures(probe),
-            baseline_tok_s=None if against is None else _result(against).figures.user_tok_s,
-            change=change,
-            set_layers=shlex.join(words),
-        )
-    )
+    if capturing and hidden is not None:
+        raise UsageError("--hidden and --capture are two sources of hidden states")
+    subject = _find(invocation, name, hosts, requests if probing else None)
+    if capturing and not subject.prompts:
+        subject = _with_prompts(subject)
+    given = {"draft": draft, "target": target, "hidden": hidden}
+    bench, (draft_at, target_at, hidden_at) = _bench(invocation, subject, given, python)
+    request: dict[str, Any] = {
+        "do": "diagnose",
+        "folder": draft_at,
+        "target": target_at,
+        "hidden": hidden_at,
+        "engine": subject.profile.engine,
+        "engine_version": engine_version or subject.version,
+        "algorithm": _algorithm(subject.profile),
+        "served": _served(subject, served, earlier),
+        "baseline_tok_s": None if against is None else _result(against).figures.user_tok_s,
+        "place": bench.prefix,
+        "env": subject.profile.env,
+        **options,
+    }
+    if capturing:
+        prompts = subject.prompts[:_PROMPTS]
+        if not _agreed(bench, target_at, len(prompts), options["device"], confirmed=confirmed):
+            return EXIT_INTERRUPTED
+        request |= {"prompts": prompts, "new_tokens": _NEW_TOKENS}
+    report: DraftReport = bench.perform(request)
     if as_json:
-        content = {"diagnosis": diagnosis, "inspect": view, "engine_version": version}
-        output.write_document(
-            "draft", {**content, "checks": offline.checks, "search": offline.search}
-        )
+        output.write_document("draft", asdict(report))
     else:
-        output.write_lines(diagnosis_lines(diagnosis))
-    return EXIT_OK if diagnosis.verdict is DraftVerdict.FINE else EXIT_FAILED
+        output.write_lines(diagnosis_lines(report.diagnosis))
+    return EXIT_OK if report.diagnosis.verdict is DraftVerdict.FINE else EXIT_FAILED
 
 
 def _find(
     invocation: Invocation, name: str, hosts: tuple[str, ...], requests: str | None
-) -> _Server:
+) -> _Subject:
     """Return the profile of this name, or else ask the hosts for a server."""
     # Only a server needs the network, which 'draft --help' must not load.
     from eaglemon.cli import session  # noqa: PLC0415
 
     profiles = invocation.profiles()
-    if name in profiles.names:
-        return _Server(profile=profiles.get(name))
+    if name in profiles.names and not hosts:
+        return _Subject(profile=profiles.get(name))
 
-    async def work(console: "Eaglemon") -> _Server:
-        server = await session.find_server(console, name)
+    async def work(console: "Eaglemon") -> _Subject:
+        try:
+            server = await session.find_server(console, name)
+        except UsageError:
+            if name not in profiles.names or len(hosts) != 1:
+                raise
+            return _Subject(profile=profiles.get(name), host=hosts[0])
         profile = console.relaunch_plan(server.id).profile
+        plan = console.probe_plan(server.id, {} if requests is None else {"requests": requests})
+        prompts = tuple(prompt.text for prompt in plan.prompts)
+        found = _Subject(profile=profile, host=server.host, prompts=prompts)
         if server.state.ended or not server.state.answering:
             diagnostics.warn(f"{server.id} is {server.state}: judged without a probe")
-            return _Server(profile=profile)
+            return found
         environment = await console.environment(server.id)
         probe = None
         if requests is not None:
-            plan = console.probe_plan(server.id, {"requests": requests})
             probe = await session.with_progress(console, server.id, console.probe(server.id, plan))
-        return _Server(profile=profile, version=environment.engine_version, probe=probe)
+        return _Subject(
+            profile=profile,
+            host=server.host,
+            version=environment.engine_version,
+            probe=probe,
+            figures=_counted(server),
+            prompts=prompts,
+        )
 
     return session.run_on(
         invocation.hosts(hosts),
@@ -162,34 +180,113 @@ def _find(
     )
 
 
+def _counted(server: ServerView) -> ServedFigures | None:
+    """Return what the server's own counters tell, for want of a probe."""
+    seen = server.acceptance
+    if seen is None or seen.accept_length is None:
+        return None
+    return ServedFigures(
+        accept_length=seen.accept_length, survival=seen.per_position, source=seen.source
+    )
+
+
+def _with_prompts(subject: _Subject) -> _Subject:
+    # Read from the shipped files, which help must not look for.
+    from eaglemon.io.workloads import load_workload  # noqa: PLC0415
+
+    texts = tuple(prompt.text for prompt in load_workload(subject.profile.probe.workload))
+    return _Subject(profile=subject.profile, host=subject.host, prompts=texts)
+
+
+def _bench(
+    invocation: Invocation,
+    subject: _Subject,
+    given: Mapping[str, Place | None],
+    python: str | None,
+) -> tuple[Bench, Sequence[str | None]]:
+    """Return where to work: where the folders are, which for a server is its host."""
+    profile, host = subject.profile, _elsewhere(invocation, subject.host)
+    draft, target = given["draft"], given["target"]
+    if draft is not None and target is not None:
+        host = draft.host
+    places = (
+        draft or _named(profile.draft, "draft", host),
+        target or _named(profile.model, "target", host),
+        given["hidden"],
+    )
+    used = python
+    if used is None and host is not None and profile.container is None and profile.conda is None:
+        used = interpreter(profile)
+    bench, paths = bench_for(invocation, host, *places, python=used)
+    if bench.host is None:
+        for path, what in zip(paths, ("draft", "target"), strict=False):
+            _must_be_here(path, what, profile.env)
+    return bench, paths
+
+
+def _elsewhere(invocation: Invocation, host: str | None) -> str | None:
+    """Return the host unless it is this machine."""
+    if host is None:
+        return None
+    (spec,) = invocation.hosts((host,))
+    return None if spec.transport == "local" else host
+
+
+def _named(place: str | None, what: str, host: str | None) -> Place:
+    if place is None:
+        raise UsageError(f"the profile has no {what}", hint=f"name its folder with --{what}")
+    return Place(place, host)
+
+
+def _must_be_here(path: str | None, what: str, env: Mapping[str, str]) -> None:
+    folder = located(Path(path or "").expanduser(), env)
+    if not (folder / "config.json").is_file():
+        raise UsageError(
+            f"{path}: no such model on this machine",
+            hint=f"name the server or its --host, or a copy with --{what}",
+        )
+
+
+def _agreed(
+    bench: Bench, target: str | None, prompts: int, device: str, *, confirmed: bool
+) -> bool:
+    """Tell what a capture costs, and ask where somebody is there to answer."""
+    found: CaptureOutlook = bench.perform(
+        {
+            "do": "outlook",
+            "target": target,
+            "prompts": prompts,
+            "new_tokens": _NEW_TOKENS,
+            "device": device,
+        }
+    )
+    diagnostics.talk(f"{bench.prefix or 'here: '}{outlook_line(found)}")
+    if not found.fits:
+        raise UsageError(
+            "the target does not fit into the memory that is free",
+            hint="capture elsewhere, with 'eaglemon draft capture', and give --hidden",
+        )
+    if confirmed:
+        return True
+    if sys.stdin.isatty() and click.confirm("capture?", err=True):
+        return True
+    diagnostics.fail("nothing was captured: pass --yes")
+    return False
+
+
+def _algorithm(profile: Profile) -> str | None:
+    return profile.speculation.algorithm if profile.speculation else None
+
+
+def _served(subject: _Subject, served: Path | None, earlier: Path | None) -> dict[str, Any] | None:
+    probe = subject.probe if served is None else _result(served)
+    before = None if earlier is None else _result(earlier)
+    figures = subject.figures if probe is None else served_figures(probe, before)
+    return None if figures is None else asdict(figures)
+
+
 def _result(path: Path) -> ProbeProgress:
     # Results are read by what reads the network's answers too, which help must not load.
     from eaglemon.io.probe_files import read_probes  # noqa: PLC0415
 
     return read_probes(path)[0]
-
-
-def _figures(probe: ProbeProgress | None) -> ServedFigures | None:
-    if probe is None:
-        return None
-    figures = probe.figures
-    prompts = [r.prompt_tokens for r in probe.records if r.prompt_tokens is not None]
-    return ServedFigures(
-        accept_length=figures.accept_length,
-        survival=figures.per_position,
-        tok_s=figures.user_tok_s,
-        source=figures.accept_source or "",
-        longest_prompt_tokens=max(prompts, default=None),
-    )
-
-
-def _local(place: str | None, what: str) -> Path:
-    if place is None:
-        raise UsageError(f"the profile has no {what}", hint=f"name its folder with --{what}")
-    folder = Path(place).expanduser()
-    if not (folder / "config.json").is_file():
-        raise UsageError(
-            f"{place}: no such model on this machine",
-            hint=f"run this on the host, or name a local copy with --{what}",
-        )
-    return folder

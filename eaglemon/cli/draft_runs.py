@@ -6,13 +6,12 @@ Torch, and what reaches hosts, is loaded only then.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from eaglemon.cli.invocation import Invocation
-from eaglemon.core.draft_views import Examination
+from eaglemon.draft.hub_cache import is_repository
 from eaglemon.engines.command import interpreter
 from eaglemon.errors import UsageError
 
@@ -171,31 +170,9 @@ def bench_for(
     paths: list[str | None] = []
     for place in places:
         if place is None or name is None:
-            paths.append(None if place is None else _here(place.path, absolute=python is not None))
+            paths.append(None if place is None else place.path)
             continue
-        if not place.path.startswith(("/", "~")):
+        if not place.path.startswith(("/", "~")) and not is_repository(place.path):
             raise UsageError(f"{place.path}: is no path of {name}", hint="write it from / or ~ on")
         paths.append(place.path)
     return Bench(invocation=invocation, host=name, python=python), paths
-
-
-def _here(path: str, *, absolute: bool) -> str:
-    return str(Path(path).resolve()) if absolute else path
-
-
-def examination(
-    folder: Path,
-    target: Path,
-    hidden: Path,
-    *,
-    invocation: Invocation,
-    python: str | None,
-    **options: Any,
-) -> Examination:
-    """Run a check of files of this machine, here or in another Python."""
-    places = {"folder": folder, "target": target, "hidden": hidden}
-    request = {name: str(path.resolve()) for name, path in places.items()}
-    found: Examination = Bench(invocation=invocation, python=python).perform(
-        {"do": "check", **request, **options}
-    )
-    return found

@@ -2,7 +2,13 @@
 
 from eaglemon.cli.tables import Row, columns
 from eaglemon.core.draft_verdict import DraftDiagnosis
-from eaglemon.core.draft_views import Captured, CheckView, InspectView, SearchView
+from eaglemon.core.draft_views import (
+    Captured,
+    CaptureOutlook,
+    CheckView,
+    InspectView,
+    SearchView,
+)
 from eaglemon.core.units import UNKNOWN, count, length, memory, percent
 
 _SHOWN_OTHERS = 5
@@ -124,6 +130,18 @@ def capture_lines(view: Captured) -> list[str]:
         ("layers", f"hs {list(view.layers)}"),
     ]
     return columns(rows)
+
+
+def outlook_line(view: CaptureOutlook) -> str:
+    """Return what a capture costs."""
+    free = (
+        "free memory is not known" if view.free_bytes is None else f"{memory(view.free_bytes)} free"
+    )
+    return (
+        f"capturing loads the target ({memory(view.weights_bytes)}, {free} on {view.device}), "
+        f"continues {view.prompts} prompts by {view.new_tokens} tokens and holds about "
+        f"{memory(view.hidden_bytes)} of hidden states"
+    )
 
 
 def _share(value: float | None, error: float | None) -> str:

@@ -5,9 +5,9 @@ everything after them, and overhead is blamed only where the draft does what it 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from eaglemon.core.draft_verdict import DraftDiagnosis, DraftEvidence, DraftVerdict
+from eaglemon.core.draft_decay import context_finding, decay_finding
+from eaglemon.core.draft_verdict import DraftDiagnosis, DraftEvidence, DraftVerdict, Finding
 from eaglemon.core.draft_views import CheckView, SearchView
 from eaglemon.core.problems import Problem, Severity
 from eaglemon.core.wiring import Capture
@@ -20,15 +20,6 @@ _COLLAPSE = 0.6
 _WEAK_LENGTH = 1.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Finding:
-    verdict: DraftVerdict
-    sentence: str
-    evidence: tuple[str, ...] = ()
-    fixes: tuple[str, ...] = ()
-    certain: bool = True
-
-
 def diagnose_draft(known: DraftEvidence) -> DraftDiagnosis:
     """Return the first of the questions that has an answer, with all figures that bear on it."""
     capture = _capture_in_use(known)
@@ -39,7 +30,8 @@ def diagnose_draft(known: DraftEvidence) -> DraftDiagnosis:
         or _wiring(known, capture, right, as_served)
         or _vocabulary(known, right)
         or _recurrence(known, right)
-        or _context(known)
+        or context_finding(known)
+        or decay_finding(known)
         or _useless(known)
         or _speed(known, right, overhead)
     )
@@ -101,13 +93,13 @@ def _overhead(known: DraftEvidence) -> float | None:
     return served.accept_length * known.baseline_tok_s / served.tok_s
 
 
-def _algorithm(known: DraftEvidence) -> _Finding | None:
+def _algorithm(known: DraftEvidence) -> Finding | None:
     if known.algorithm is None or "eagle3" not in known.inspect.architecture.lower():
         return None
     if known.algorithm.upper() == "EAGLE3":
         return None
     served = known.served.accept_length if known.served else None
-    return _Finding(
+    return Finding(
         verdict=DraftVerdict.ALGORITHM,
         sentence=f"an EAGLE-3 draft is served with the algorithm {known.algorithm}",
         evidence=(
@@ -124,10 +116,10 @@ def _wiring(
     capture: Capture | None,
     right: CheckView | None,
     as_served: CheckView | None,
-) -> _Finding | None:
+) -> Finding | None:
     search = known.search
     if capture is not None and capture.crash:
-        return _Finding(
+        return Finding(
             verdict=DraftVerdict.WIRING,
             sentence=f"{capture.name} cannot serve these layer ids: {capture.crash}",
             evidence=(f"ids from {capture.key or 'defaults'}",),
@@ -152,7 +144,7 @@ def _wiring(
         )
     if known.served is not None and known.served.accept_length is not None:
         evidence.append(f"served accept length {known.served.accept_length:.2f}")
-    return _Finding(
+    return Finding(
         verdict=DraftVerdict.WIRING,
         sentence=f"layers wired as {list(capture.slots)} but trained on {list(search.slots)}",
         evidence=tuple(evidence),
@@ -161,12 +153,12 @@ def _wiring(
     )
 
 
-def _unnumbered(search: SearchView) -> _Finding | None:
+def _unnumbered(search: SearchView) -> Finding | None:
     """Judge a file that does not tell its layers: only their order can be wrong."""
     wiring = search.best.hypothesis.wiring
     if not search.decided or wiring == tuple(f"aux[{slot}]" for slot in range(len(wiring))):
         return None
-    return _Finding(
+    return Finding(
         verdict=DraftVerdict.WIRING,
         sentence=f"trained on [{', '.join(wiring)}], not on the file's layers in their order",
         evidence=(f"{_margin(search)} ahead of other orders and layers",),
@@ -194,18 +186,18 @@ def _wiring_fixes(known: DraftEvidence) -> tuple[str, ...]:
     return (written, *change.warnings, "restart the server and probe it")
 
 
-def _vocabulary(known: DraftEvidence, right: CheckView | None) -> _Finding | None:
+def _vocabulary(known: DraftEvidence, right: CheckView | None) -> Finding | None:
     search = known.search
     faults = [p for p in known.inspect.problems if p.slug == "vocabulary"]
     if search is not None and search.best.hypothesis.absolute_ids:
-        return _Finding(
+        return Finding(
             verdict=DraftVerdict.VOCABULARY,
             sentence="d2t holds absolute target ids, engines read offsets",
             evidence=("offline the draft fits only with d2t read as absolute ids",),
             fixes=("save d2t as target id - draft id",),
         )
     if faults:
-        return _Finding(
+        return Finding(
             verdict=DraftVerdict.VOCABULARY,
             sentence=f"the draft's vocabulary is broken: {faults[0].where} {faults[0].message}",
             evidence=tuple(str(fault) for fault in faults),
@@ -215,7 +207,7 @@ def _vocabulary(known: DraftEvidence, right: CheckView | None) -> _Finding | Non
     if coverage is None and right is not None:
         coverage = right.coverage
     if coverage is not None and coverage < LOW_COVERAGE:
-        return _Finding(
+        return Finding(
             verdict=DraftVerdict.VOCABULARY,
             sentence=f"the draft's vocabulary covers only {coverage:.1%} of this text",
             evidence=("tokens it does not know are never accepted",),
@@ -224,7 +216,7 @@ def _vocabulary(known: DraftEvidence, right: CheckView | None) -> _Finding | Non
     return None
 
 
-def _recurrence(known: DraftEvidence, right: CheckView | None) -> _Finding | None:
+def _recurrence(known: DraftEvidence, right: CheckView | None) -> Finding | None:
     served = known.served
     if served is None or right is None or len(served.survival) < 2 or len(right.survival) < 2:
         return None
@@ -235,7 +227,7 @@ def _recurrence(known: DraftEvidence, right: CheckView | None) -> _Finding | Non
     if expected is None or second >= _COLLAPSE * expected:
         return None
     flags = [p for p in known.inspect.problems if p.slug in {"norm-output-recurrence", "norm-flag"}]
-    return _Finding(
+    return Finding(
         verdict=DraftVerdict.RECURRENCE,
         sentence="the first step is as offline, the later ones collapse: recurrence mismatch",
         evidence=(
@@ -251,30 +243,14 @@ def _recurrence(known: DraftEvidence, right: CheckView | None) -> _Finding | Non
     )
 
 
-def _context(known: DraftEvidence) -> _Finding | None:
-    short = [p for p in known.inspect.problems if p.slug == "draft-context"]
-    limit, longest = known.inspect.max_positions, None
-    if known.served is not None:
-        longest = known.served.longest_prompt_tokens
-    if not short or limit is None or longest is None or longest <= limit:
-        return None
-    return _Finding(
-        verdict=DraftVerdict.CONTEXT,
-        sentence=f"prompts of {longest:,} tokens reach beyond the draft's {limit:,} positions",
-        evidence=tuple(str(problem) for problem in short),
-        fixes=(f"limit the context to {limit:,}, or use a draft trained for more",),
-        certain=False,
-    )
-
-
-def _useless(known: DraftEvidence) -> _Finding | None:
+def _useless(known: DraftEvidence) -> Finding | None:
     served = known.served
     if served is None or known.search is not None or not served.survival:
         return None
     second = served.survival[1] if len(served.survival) > 1 else 0.0
     if served.survival[0] >= _USELESS_FIRST or second >= _USELESS_SECOND:
         return None
-    return _Finding(
+    return Finding(
         verdict=DraftVerdict.WIRING,
         sentence="almost nothing is accepted: the draft is fed what it was not trained on",
         evidence=(f"first step {served.survival[0]:.2f}, second {second:.2f} served",),
@@ -283,7 +259,7 @@ def _useless(known: DraftEvidence) -> _Finding | None:
     )
 
 
-def _speed(known: DraftEvidence, right: CheckView | None, overhead: float | None) -> _Finding:
+def _speed(known: DraftEvidence, right: CheckView | None, overhead: float | None) -> Finding:
     served = known.served
     length = served.accept_length if served else None
     available = right.accept_length if right else None
@@ -301,7 +277,7 @@ def _speed(known: DraftEvidence, right: CheckView | None, overhead: float | None
         return _undecided(known, told)
     best = max(value for value in (length, available) if value is not None)
     if overhead is not None and length is not None and length < overhead <= best * 1.15:
-        return _Finding(
+        return Finding(
             verdict=DraftVerdict.OVERHEAD,
             sentence=f"the draft is as good as offline, but break-even is {overhead:.2f} and it "
             f"has {length:.2f}",
@@ -310,7 +286,7 @@ def _speed(known: DraftEvidence, right: CheckView | None, overhead: float | None
         )
     if reached < needed:
         needs = "break-even" if overhead is not None else "use"
-        return _Finding(
+        return Finding(
             verdict=DraftVerdict.WEAK,
             sentence=f"the draft is weak: accept length {reached:.2f}, {needs} needs {needed:.2f}",
             evidence=told,
@@ -318,14 +294,14 @@ def _speed(known: DraftEvidence, right: CheckView | None, overhead: float | None
             certain=available is not None,
         )
     if overhead is None and length is None:
-        return _Finding(
+        return Finding(
             verdict=DraftVerdict.FINE,
             sentence=f"nothing wrong found offline: {reached:.2f} tokens a step are available",
             evidence=told,
             fixes=("probe the server to compare",),
             certain=False,
         )
-    return _Finding(
+    return Finding(
         verdict=DraftVerdict.FINE,
         sentence=f"nothing wrong found: accept length {reached:.2f}",
         evidence=told,
@@ -333,16 +309,16 @@ def _speed(known: DraftEvidence, right: CheckView | None, overhead: float | None
     )
 
 
-def _undecided(known: DraftEvidence, told: tuple[str, ...]) -> _Finding:
+def _undecided(known: DraftEvidence, told: tuple[str, ...]) -> Finding:
     errors: list[Problem] = [p for p in known.inspect.problems if p.severity is Severity.ERROR]
     if errors:
-        return _Finding(
+        return Finding(
             verdict=DraftVerdict.UNKNOWN,
             sentence=f"the draft's files are wrong: {errors[0]}",
             evidence=(*told, *(str(error) for error in errors)),
             fixes=("repair the files first",),
         )
-    return _Finding(
+    return Finding(
         verdict=DraftVerdict.UNKNOWN,
         sentence="not enough is known",
         evidence=told,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from eaglemon.core.draft_views import CheckView, InspectView, SearchView
+from eaglemon.core.draft_views import Captured, CheckView, InspectView, SearchView
 from eaglemon.core.wiring import Capture, ConfigChange
 
 
@@ -15,10 +15,46 @@ class DraftVerdict(StrEnum):
     VOCABULARY = "vocabulary"
     RECURRENCE = "recurrence"
     CONTEXT = "rope-or-context"
+    DECAY = "decay"
     OVERHEAD = "overhead"
     WEAK = "weak-draft"
     FINE = "fine"
     UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """An answer to one of the questions of a diagnosis."""
+
+    verdict: DraftVerdict
+    sentence: str
+    evidence: tuple[str, ...] = ()
+    fixes: tuple[str, ...] = ()
+    certain: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LengthAlong:
+    """How the accept length goes along the output, over the requests long enough to tell."""
+
+    early: float
+    """In the first half of the output."""
+    late: float
+    fall_se: float
+    """Standard errors by which it falls, paired by request; negative where it rises."""
+    requests: int
+    tokens: int
+    """Of a typical output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedRequest:
+    """One answered request."""
+
+    context_tokens: int
+    """Prompt and answer."""
+    steps: int
+    accepted: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +69,11 @@ class ServedFigures:
     """Per request, while decoding."""
     source: str = ""
     longest_prompt_tokens: int | None = None
+    along: LengthAlong | None = None
+    requests: tuple[ServedRequest, ...] = ()
+    """Those of which the engine tells the acceptance."""
+    earlier_length: float | None = None
+    """Accept length of an earlier probe of the same server with the same prompts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,3 +120,16 @@ class DraftDiagnosis:
     accept_length: float | None = None
     available_length: float | None = None
     """Accept length that the draft reaches offline with the trained layers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftReport:
+    """A diagnosis with all that it was made from."""
+
+    diagnosis: DraftDiagnosis
+    inspect: InspectView
+    checks: tuple[CheckView, ...] = ()
+    search: SearchView | None = None
+    captured: Captured | None = None
+    """What hidden states were captured for it; ``None`` where they were given, or none were."""
+    engine_version: str | None = None

@@ -202,3 +202,24 @@ class Captured:
     layers: tuple[int, ...]
     """``hs`` indexes in the file."""
     size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureOutlook:
+    """What a capture will cost."""
+
+    weights_bytes: int
+    """Of the target, all of which is loaded."""
+    free_bytes: int | None
+    """Memory free on the device; ``None`` where that is not known."""
+    hidden_bytes: int
+    """About the size of the hidden states."""
+    prompts: int
+    new_tokens: int
+    """For each prompt."""
+    device: str
+
+    @property
+    def fits(self) -> bool:
+        """The target will not need more memory than there is; true where that is not known."""
+        return self.free_bytes is None or 1.2 * self.weights_bytes < self.free_bytes

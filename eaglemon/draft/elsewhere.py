@@ -17,13 +17,22 @@ from typing import Any
 import msgspec
 
 import eaglemon
-from eaglemon.core.draft_views import Captured, Examination, InspectView, RepairView
+from eaglemon.core.draft_verdict import DraftReport
+from eaglemon.core.draft_views import (
+    Captured,
+    CaptureOutlook,
+    Examination,
+    InspectView,
+    RepairView,
+)
 from eaglemon.errors import EXIT_USAGE, ConfigError, EaglemonError, UsageError
 
 KINDS: Mapping[str, Any] = {
     "inspect": InspectView,
     "check": Examination,
     "capture": Captured,
+    "outlook": CaptureOutlook,
+    "diagnose": DraftReport,
     "set-layers": RepairView,
     "repair": RepairView,
     "undo": RepairView,

@@ -16,21 +16,26 @@ from typing import Any
 
 from eaglemon.core.draft_views import RepairView
 from eaglemon.draft.checkpoint import open_checkpoint
+from eaglemon.draft.diagnose import diagnose
+from eaglemon.draft.hub_cache import located
 from eaglemon.draft.inspect import inspect
+from eaglemon.draft.outlook import outlook
 from eaglemon.draft.repair import offer, plan_permutation, plan_slots, undo
 from eaglemon.errors import EaglemonError, UsageError
 
-_COMPUTING = frozenset({"check", "capture"})
+_COMPUTING = frozenset({"check", "capture", "diagnose"})
 _PLACES = ("folder", "target", "hidden", "out")
 
 
 def perform(request: Mapping[str, Any]) -> Any:
     """Carry out ``{"do": NAME, ...}`` and return one of ``core.draft_views``.
 
-    ``inspect``, ``check``, ``capture``, ``set-layers``, ``repair`` and ``undo``; other keys are
-    the arguments. Raises ``EaglemonError``.
+    ``inspect``, ``check``, ``capture``, ``outlook``, ``diagnose``, ``set-layers``, ``repair`` and
+    ``undo``; other keys are the arguments, and ``env`` the variables that say where models are
+    cached. Raises ``EaglemonError``.
     """
-    arguments = {key: _place(key, value) for key, value in request.items()}
+    env = request.get("env") or {}
+    arguments = {key: _place(key, value, env) for key, value in request.items() if key != "env"}
     if arguments.get("do") in _COMPUTING and arguments.get("threads") is None:
         # Of the machine that computes; the other half is the server's.
         arguments["threads"] = max(1, (os.cpu_count() or 2) // 2)
@@ -52,6 +57,10 @@ def perform(request: Mapping[str, Any]) -> Any:
 
             places = [arguments.pop(key) for key in ("target", "prompts", "out")]
             found = capture(*places, **arguments)
+        case "outlook":
+            found = outlook(arguments.pop("target"), **arguments)
+        case "diagnose":
+            found = diagnose(arguments.pop("folder"), arguments.pop("target"), **arguments)
         case "set-layers":
             shown = arguments.pop("shown", None)
             found = offer(plan_slots(arguments.pop("folder"), **arguments), shown)
@@ -81,5 +90,7 @@ def main() -> None:
     json.dump(answer(json.load(sys.stdin)), sys.stdout)
 
 
-def _place(key: str, value: Any) -> Any:
-    return Path(value).expanduser() if key in _PLACES and value is not None else value
+def _place(key: str, value: Any, env: Mapping[str, str]) -> Any:
+    if key not in _PLACES or value is None:
+        return value
+    return located(Path(value).expanduser(), env)

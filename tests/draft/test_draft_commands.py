@@ -139,6 +139,33 @@ def test_diagnose_a_profile_names_the_wiring_and_its_fix(
     assert diagnosis["captured"] == diagnosis["trained"] == [0, 2, 4]
 
 
+def test_diagnose_tells_what_a_capture_costs_before_it_captures(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target is named by its repository, and found where huggingface_hub keeps it."""
+    draft = write_draft(tmp_path / "draft")
+    cached = tmp_path / "hub" / "models--owner--tiny"
+    write_target(cached / "snapshots" / "c0ffee")
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text("c0ffee")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    profiles = tmp_path / "XDG_CONFIG_HOME" / "eaglemon" / "profiles"
+    profiles.mkdir(parents=True)
+    (profiles / "tiny.toml").write_text(
+        f'engine = "vllm"\nmodel = "owner/tiny"\ndraft = "{draft}"\nport = 8001\n'
+        "[speculation]\nsteps = 5\n"
+    )
+    code, out, err = run("diagnose", "tiny", "--capture")
+    assert (code, out) == (130, "")
+    assert "capturing loads the target (" in err
+    assert "continues 16 prompts by 192 tokens" in err
+    assert "nothing was captured: pass --yes" in err
+    code, _, err = run("diagnose", "tiny", "--capture", "--hidden", "some")
+    assert (code, err.count("\n")) == (2, 1)
+    code, out, _ = run("diagnose", "tiny", "--json")
+    assert document(out)["inspect"]["target_layers"] == 8
+
+
 def test_capture_without_transformers_says_so(run: Run, tmp_path: Path) -> None:
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text('{"text": "hello"}\n')

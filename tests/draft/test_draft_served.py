@@ -83,7 +83,7 @@ async def test_a_running_server_is_probed_and_judged(
     assert diagnosis["accept_length"] < 1.3
     served = f"served accept length {diagnosis['accept_length']:.2f}"
     assert served in diagnosis["evidence"]
-    assert f"draft set-layers {draft} --engine sglang --hs 0,2,4" in diagnosis["fixes"][0]
+    assert f"draft set-layers gpu-a:{draft} --engine sglang --hs 0,2,4" in diagnosis["fixes"][0]
 
 
 def replayed(name: str, path: Path) -> Path:

@@ -1,0 +1,124 @@
+"""One diagnosis where the draft lies: its files, an offline run, and what a server achieved.
+
+The same call serves this machine and, sent along, a server's own Python on its host.
+"""
+
+import shlex
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from eaglemon.core.draft_diagnosis import diagnose_draft
+from eaglemon.core.draft_verdict import (
+    DraftEvidence,
+    DraftReport,
+    LengthAlong,
+    ServedFigures,
+    ServedRequest,
+)
+from eaglemon.core.draft_views import Captured, Examination
+from eaglemon.draft.checkpoint import read_json
+from eaglemon.draft.inspect import inspect
+from eaglemon.draft.layout import target_body, target_shape
+from eaglemon.engines.wiring import wiring_of
+
+
+def diagnose(
+    folder: Path,
+    target: Path,
+    *,
+    engine: str,
+    engine_version: str | None = None,
+    algorithm: str | None = None,
+    served: Mapping[str, Any] | None = None,
+    baseline_tok_s: float | None = None,
+    hidden: Path | None = None,
+    prompts: Sequence[str] = (),
+    new_tokens: int = 192,
+    place: str = "",
+    **options: Any,
+) -> DraftReport:
+    """Judge the draft in ``folder``.
+
+    ``served`` are the fields of ``ServedFigures``. The draft is run offline over ``hidden``, or
+    over what the target makes of ``prompts`` now, which is not kept. ``place`` stands before the
+    folders in the commands of the fixes (``HOST:``); ``options`` go to ``examine``. Raises
+    ``ConfigError`` and ``UsageError`` as ``inspect``, ``capture`` and ``examine`` do.
+    """
+    view = inspect(folder, target=target)
+    rules = wiring_of(engine)
+    shape = target_shape(target_body(read_json(target / "config.json")))
+    config = read_json(folder / "config.json")
+    captured: Captured | None = None
+    offline = Examination(checks=(), search=None)
+    if hidden is not None:
+        offline = _examined(folder, target, hidden, options)
+    elif prompts:
+        captured, offline = _captured(folder, target, prompts, new_tokens, options)
+    slots = offline.search.slots if offline.search else None
+    change = None
+    if slots is not None and shape is not None:
+        change = rules.wire(config, slots, shape, engine_version)
+    words = ["eaglemon", "draft", "set-layers", f"{place}{folder}", "--engine", engine]
+    if slots is not None:
+        words += ["--hs", ",".join(str(slot) for slot in slots)]
+    if engine_version is not None:
+        words += ["--engine-version", engine_version]
+    words += ["--target", f"{place}{target}"]
+    diagnosis = diagnose_draft(
+        DraftEvidence(
+            algorithm=algorithm,
+            inspect=view,
+            captures=() if shape is None else rules.captures(config, shape, engine_version),
+            checks=offline.checks,
+            search=offline.search,
+            served=None if served is None else _figures(served),
+            baseline_tok_s=baseline_tok_s,
+            change=change,
+            set_layers=shlex.join(words),
+        )
+    )
+    return DraftReport(
+        diagnosis=diagnosis,
+        inspect=view,
+        checks=offline.checks,
+        search=offline.search,
+        captured=captured,
+        engine_version=engine_version,
+    )
+
+
+def _examined(folder: Path, target: Path, hidden: Path, options: Mapping[str, Any]) -> Examination:
+    # Torch is loaded for this alone.
+    from eaglemon.draft.examine import examine  # noqa: PLC0415
+
+    return examine(folder, target, hidden, **options)
+
+
+def _captured(
+    folder: Path, target: Path, prompts: Sequence[str], new_tokens: int, options: Mapping[str, Any]
+) -> tuple[Captured, Examination]:
+    from eaglemon.draft.capture import capture  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(prefix="eaglemon-") as scratch:
+        file = Path(scratch) / "hidden.safetensors"
+        shared = {key: options[key] for key in ("device", "threads") if key in options}
+        captured = capture(target, prompts, file, new_tokens=new_tokens, **shared)
+        found = _examined(folder, target, file, options)
+    return replace(captured, path="(not kept)"), found
+
+
+def _figures(served: Mapping[str, Any]) -> ServedFigures:
+    # Where the request came as JSON, tuples are lists and values are mappings.
+    along = served.get("along")
+    requests = served.get("requests", ())
+    return ServedFigures(
+        **{
+            **served,
+            "survival": tuple(served.get("survival", ())),
+            "along": None if along is None else LengthAlong(**along),
+            "requests": tuple(ServedRequest(**request) for request in requests),
+        }
+    )
