@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 from rich.console import RenderableType
+from textual import events
 from textual.app import App
 from textual.driver import Driver
 from textual.filter import LineFilter
+from textual.geometry import Size
 
 from eaglemon.tui.ascii_only import AsciiOnly
 from eaglemon.tui.columns import plain
@@ -17,6 +19,7 @@ class TerminalApp(App[None]):
 
     def __init__(self, *, ascii_only: bool = False) -> None:
         self._own_filters = (AsciiOnly(),) if ascii_only else ()
+        self._drawn_size: Size | None = None
         super().__init__()
 
     def get_driver_class(self) -> type[Driver]:
@@ -26,6 +29,15 @@ class TerminalApp(App[None]):
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Add our own filter to Textual's (``NO_COLOR`` is one of those)."""
         return (*super().get_line_filters(), *self._own_filters)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Draw everything again: a terminal moves its lines about when its size changes.
+
+        Only after the new layout: whatever is still drawn in the old one does not count.
+        """
+        before, self._drawn_size = self._drawn_size, event.size
+        if before not in {None, event.size}:
+            self.call_after_refresh(self.action_repaint)
 
     def action_repaint(self) -> None:
         """Draw everything again: something else has written on the terminal."""

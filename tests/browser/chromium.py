@@ -167,7 +167,9 @@ class Page:
         await self.call("Input.dispatchKeyEvent", type="keyUp", **known)
 
     async def resize(self, width: int, height: int) -> None:
-        """Give the page another size, in pixels."""
+        """Give the page another size, in pixels; nothing that was drawn before counts then."""
+        self.text()
+        self._screen = {}
         await self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,

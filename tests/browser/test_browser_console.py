@@ -146,9 +146,15 @@ async def test_the_main_job_in_a_browser(tmp_path: Path) -> None:
         await page.press("Escape", "Escape", 27)
         await page.resize(640, 420)
         await page.shows("1 Hosts")
-        await page.picture(pictures(tmp_path) / "small.png")
         quiet = len(page.drawn)
         await asyncio.sleep(5)
+        await page.picture(pictures(tmp_path) / "small.png")
+        # All of it was drawn again for the new size, and nothing is left of the old one.
+        lines = page.text().splitlines()
+        assert "no servers running" in lines[0]
+        assert lines[0].startswith(" eaglemon")
+        assert "q quit" in lines[-1]
+        assert len(lines[0]) + 1 == len(lines[2]) == len(lines[-2])
         figures["bytes to the page, KiB/s"] = (len(page.drawn) - quiet) / 5 / 1024
 
         await page.press("q")
