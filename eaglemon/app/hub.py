@@ -81,9 +81,8 @@ class Hub:
 
     async def close(self) -> None:
         """Close all connections; servers keep running."""
-        for keeper in self._keepers.values():
-            await keeper.close()
-        await self._hosts.close()
+        keepers = [keeper.close() for keeper in self._keepers.values()]
+        await asyncio.gather(self._hosts.close(), *keepers)
 
     # What there is.
 

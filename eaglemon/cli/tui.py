@@ -172,6 +172,8 @@ async def _open(
     session = await asyncio.to_thread(importlib.import_module, "eaglemon.cli.session")
     shared = await asyncio.to_thread(importlib.import_module, "eaglemon.cli.experiment_session")
 
+    await asyncio.to_thread(app.load_actions)
+
     async def ask(question: HostQuestion) -> str | None:
         return await ask_on(app, question)
 

@@ -11,7 +11,8 @@ from eaglemon.io.transport import Completed
 
 STDERR_KEPT_BYTES = 8192
 _LIMIT_BYTES = 1 << 18
-_CLOSE_GRACE_S = 0.3
+_CLOSE_GRACE_S = 0.1
+"""A process that goes on for so long after its stdin was closed hangs, and is ended."""
 
 
 class LocalTransport:

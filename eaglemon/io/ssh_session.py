@@ -15,6 +15,8 @@ from eaglemon.io.ssh_login import Login
 from eaglemon.io.transport import Asker, Completed
 
 STDERR_KEPT_BYTES = 8192
+_CLOSE_GRACE_S = 0.05
+"""Whoever closes does not wait longer for the host to agree: it may hang."""
 
 
 async def open_session(
@@ -62,7 +64,7 @@ class SshSession:
         """Close the connection."""
         self._connection.close()
         try:
-            async with asyncio.timeout(1.0):
+            async with asyncio.timeout(_CLOSE_GRACE_S):
                 await self._connection.wait_closed()
         except TimeoutError:
             self._connection.abort()
@@ -131,7 +133,7 @@ class SshProcess:
         self._drain.cancel()
         await asyncio.gather(self._drain, return_exceptions=True)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(0.3):
+            async with asyncio.timeout(_CLOSE_GRACE_S):
                 await self._process.wait_closed()
 
     async def _send_all(self, data: bytes) -> None:
@@ -183,7 +185,7 @@ class SshStream:
         """Close both sides."""
         self._writer.close()
         with contextlib.suppress(TimeoutError, OSError):
-            async with asyncio.timeout(0.3):
+            async with asyncio.timeout(_CLOSE_GRACE_S):
                 await self._writer.wait_closed()
 
 

@@ -5,6 +5,7 @@ may wait for a host before the first picture is drawn.
 """
 
 import asyncio
+import importlib
 from collections.abc import Callable, Mapping
 from datetime import tzinfo
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -158,7 +159,6 @@ class ConsoleApp(TerminalApp):
 
     def on_resize(self, event: events.Resize) -> None:
         """Hidden widgets lose the focus: give it back once there is room again."""
-        self.action_repaint()
         if is_too_small(*event.size):
             self._focused_before = self._focused_before or self.screen.focused
         elif self._focused_before is not None:
@@ -186,6 +186,12 @@ class ConsoleApp(TerminalApp):
 
             self._deeds = Deeds(self, self.console_api, self._experiments, self._files)
         return self._deeds
+
+    @staticmethod
+    def load_actions() -> None:
+        """Import what actions do and show, to be called in a thread: no key then waits for it."""
+        for name in ("deeds", "palette", "screens.host", "screens.log", "screens.server"):
+            importlib.import_module(f"eaglemon.tui.{name}")
 
     def take_experiments(self, experiments: Experiments) -> None:
         """Take the last of the services that come late, and run and show experiments from now on.
@@ -255,7 +261,7 @@ class ConsoleApp(TerminalApp):
         server = screen.current_server() if screen is not None else None
         done = self._deeds
         host = screen.current_host() if screen is not None else None
-        return Scene(
+        scene = Scene(
             screen=screen.NAME if screen is not None else "fleet",
             server=server,
             servers_tab=screen.hidden_servers_tab if screen is not None else None,
@@ -272,6 +278,7 @@ class ConsoleApp(TerminalApp):
             experiments=self._experiments is not None,
             experimenting=done is not None and done.experiments.running() is not None,
         )
+        return scene if screen is None else screen.complete(scene)
 
     def act(self, action_id: str) -> None:
         """Carry out an action of the table, or say why that cannot be done."""
