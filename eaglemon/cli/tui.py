@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import importlib
 import locale
 import os
@@ -183,6 +184,9 @@ async def _open(
     ):
         late.arrive(console)
         app.take_experiments(experiments)
+        # What is loaded stays: looking through all of it again and again for garbage held up
+        # keys by 50 ms.
+        gc.freeze()
         writing = _begin(console, path) if path else None
         await gone
         if writing is not None:
