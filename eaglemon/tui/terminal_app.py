@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from rich.console import RenderableType
-from textual import events
 from textual.app import App
 from textual.driver import Driver
 from textual.filter import LineFilter
@@ -30,14 +29,15 @@ class TerminalApp(App[None]):
         """Add our own filter to Textual's (``NO_COLOR`` is one of those)."""
         return (*super().get_line_filters(), *self._own_filters)
 
-    def on_resize(self, event: events.Resize) -> None:
-        """Draw everything again: a terminal moves its lines about when its size changes.
+    def on_console_screen_laid_out(self) -> None:
+        """Draw everything again after a resize, now that nothing is drawn for the old size.
 
-        Only after the new layout: whatever is still drawn in the old one does not count.
+        A terminal cuts or moves its lines when its size changes, and those that were drawn for the
+        old size meanwhile ran over its edge.
         """
-        before, self._drawn_size = self._drawn_size, event.size
-        if before not in {None, event.size}:
-            self.call_after_refresh(self.action_repaint)
+        before, self._drawn_size = self._drawn_size, self.size
+        if before not in {None, self.size}:
+            self.action_repaint()
 
     def action_repaint(self) -> None:
         """Draw everything again: something else has written on the terminal."""

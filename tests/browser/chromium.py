@@ -48,6 +48,7 @@ class Page:
         """What the terminal in the page was sent, its escape sequences included."""
         self._screen: dict[tuple[int, int], str] = {}
         self._row = self._column = self._read = 0
+        self._size = (1 << 16, 1 << 16)
 
     async def listen(self) -> None:
         """Take answers and events until the browser ends."""
@@ -61,10 +62,17 @@ class Page:
                 "blockedReason"
             ):
                 self.answered.append(told["params"]["errorText"])
+            elif told["method"] == "Network.webSocketFrameSent":
+                self._sent(told["params"]["response"]["payloadData"])
             elif told["method"] == "Network.webSocketFrameReceived":
                 frame = told["params"]["response"]
                 if frame["opcode"] == _BINARY:
                     self.drawn += base64.b64decode(frame["payloadData"])
+
+    def _sent(self, text: str) -> None:
+        kind, *content = json.loads(text)
+        if kind == "resize":
+            self._size = (content[0]["height"], content[0]["width"])
 
     async def call(self, method: str, **params: Any) -> dict[str, Any]:
         """Ask the browser something and return its result."""
@@ -103,6 +111,13 @@ class Page:
         self._read += len(new)
         for piece in _PIECE.finditer(new.decode(errors="replace")):
             self._take(piece)
+        height, width = self._size
+        # What is drawn over the edge is cut, as a terminal does.
+        self._screen = {
+            place: character
+            for place, character in self._screen.items()
+            if place[0] < height and place[1] < width
+        }
         rows = max((row for row, _ in self._screen), default=0) + 1
         lines = [dict[int, str]() for _ in range(rows)]
         for (row, column), character in self._screen.items():
@@ -167,9 +182,7 @@ class Page:
         await self.call("Input.dispatchKeyEvent", type="keyUp", **known)
 
     async def resize(self, width: int, height: int) -> None:
-        """Give the page another size, in pixels; nothing that was drawn before counts then."""
-        self.text()
-        self._screen = {}
+        """Give the page another size, in pixels."""
         await self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,

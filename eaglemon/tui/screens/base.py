@@ -43,6 +43,9 @@ class ConsoleScreen(Screen[None]):
     class SelectionChanged(Message):
         """Actions are about another server now."""
 
+    class LaidOut(Message):
+        """The screen has a new size, and what is drawn from now on is for that."""
+
     class CameToFront(Message):
         """The screen is in front and wants a picture."""
 
@@ -93,6 +96,10 @@ class ConsoleScreen(Screen[None]):
         server = self.current_server()
         return None if server is None else server.host
 
+    def complete(self, scene: Scene) -> Scene:
+        """Return the scene with what only this screen knows."""
+        return scene
+
     @property
     def hidden_servers_tab(self) -> int | None:
         """The tab with the list of servers, from 0, where that is not in sight."""
@@ -102,6 +109,7 @@ class ConsoleScreen(Screen[None]):
     def on_resize(self) -> None:
         """What is in sight may be something else now, and with it what keys can do."""
         self.call_after_refresh(self.post_message, self.SelectionChanged())
+        self.call_after_refresh(self.post_message, self.LaidOut())
 
     @property
     def filtered(self) -> bool:
