@@ -14,9 +14,9 @@ from eaglemon.cli.draft_runs import (
     SLOTS,
     Place,
     bench_for,
+    engine_of,
     place_option,
     profile_option,
-    python_of,
     python_option,
     threads_option,
 )
@@ -142,10 +142,10 @@ def check_command(
 
     Exits with 1 when no engine's configured layers are those it was trained on.
     """
-    used = python_of(invocation, profile, python)
+    used, env = engine_of(invocation, profile, python)
     bench, paths = bench_for(invocation, host, folder, target, hidden, python=used)
     request = dict(zip(("folder", "target", "hidden"), paths, strict=True))
-    found: Examination = bench.perform({"do": "check", **request, **options})
+    found: Examination = bench.perform({"do": "check", "env": env, **request, **options})
     if as_json:
         output.write_document("draft", {"checks": found.checks, "search": found.search})
     else:
@@ -204,9 +204,9 @@ def capture_command(
     With HOST:/paths the target is run on that host and the file is written there.
     """
     prompts = read_prompts(prompts_file, max_prompts)
-    used = python_of(invocation, profile, python)
+    used, env = engine_of(invocation, profile, python)
     bench, (model, path) = bench_for(invocation, host, target, out, python=used)
-    request = {"do": "capture", "target": model, "prompts": prompts, "out": path}
+    request = {"do": "capture", "env": env, "target": model, "prompts": prompts, "out": path}
     found: Captured = bench.perform({**request, **options})
     if as_json:
         output.write_document("draft", {"captured": found})

@@ -215,7 +215,8 @@ def _bench(
         given["hidden"],
     )
     used = python
-    if used is None and host is not None and profile.container is None and profile.conda is None:
+    reached = profile.container is None and profile.conda is None
+    if used is None and subject.host is not None and reached:
         used = interpreter(profile)
     bench, paths = bench_for(invocation, host, *places, python=used)
     if bench.host is None:

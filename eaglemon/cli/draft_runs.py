@@ -90,13 +90,19 @@ def profile_option(command: Command) -> Command:
     )(command)
 
 
-def python_of(invocation: Invocation, profile: str | None, python: str | None) -> str | None:
-    """Return the Python that was named, itself or by a profile; raises ``UsageError`` for both."""
+def engine_of(
+    invocation: Invocation, profile: str | None, python: str | None
+) -> tuple[str | None, Mapping[str, str]]:
+    """Return the Python that was named, itself or by a profile, and the profile's environment.
+
+    Raises ``UsageError`` where both are named.
+    """
     if profile is None:
-        return python
+        return python, {}
     if python is not None:
         raise UsageError("--profile and --python name two Pythons", hint="leave out one")
-    return interpreter(invocation.profiles().get(profile))
+    found = invocation.profiles().get(profile)
+    return interpreter(found), found.env
 
 
 def place_option(command: Command) -> Command:

@@ -15,6 +15,7 @@ from eaglemon.core.wiring import Capture
 SAME_STEP = 0.08
 """Served and offline acceptance of the first step differ by less on the same kind of text."""
 LOW_COVERAGE = 0.93
+SURE_SE = 5.0
 _USELESS_FIRST, _USELESS_SECOND = 0.15, 0.02
 _COLLAPSE = 0.6
 _WEAK_LENGTH = 1.5
@@ -29,10 +30,12 @@ def diagnose_draft(known: DraftEvidence) -> DraftDiagnosis:
         _algorithm(known)
         or _wiring(known, capture, right, as_served)
         or _vocabulary(known, right)
+        or _norms(known)
         or _recurrence(known, right)
         or context_finding(known)
         or decay_finding(known)
         or _useless(known)
+        or _serving(known, right)
         or _speed(known, right, overhead)
     )
     trained = known.search.slots if known.search and known.search.decided else None
@@ -40,7 +43,7 @@ def diagnose_draft(known: DraftEvidence) -> DraftDiagnosis:
         verdict=finding.verdict,
         sentence=finding.sentence,
         evidence=finding.evidence,
-        fixes=finding.fixes,
+        fixes=(*finding.fixes, *known.remedies.get(finding.verdict, ())),
         certain=finding.certain,
         captured=capture.slots if capture else None,
         trained=trained,
@@ -214,6 +217,59 @@ def _vocabulary(known: DraftEvidence, right: CheckView | None) -> Finding | None
             fixes=("retrain with a vocabulary counted on such text",),
         )
     return None
+
+
+def _norms(known: DraftEvidence) -> Finding | None:
+    """Judge settings that the draft fits only with others than it has."""
+    search = known.search
+    if search is None:
+        return None
+    best = search.best.hypothesis
+    shifted = best.token_shift or best.hidden_shift or best.halves_swapped
+    if not (best.flags or shifted):
+        return None
+    flags = ", ".join(f"{flag[1:]} {'on' if flag[0] == '+' else 'off'}" for flag in best.flags)
+    margin = search.settings_margin_se
+    sure = margin is not None and margin > SURE_SE
+    evidence = "?" if margin is None else f"{margin:.1f} standard errors"
+    return Finding(
+        verdict=DraftVerdict.NORMS,
+        sentence=f"the draft fits only with {flags}, its config.json says otherwise"
+        if flags
+        else f"the draft fits only as {best}",
+        evidence=(f"offline {evidence} ahead of other settings",),
+        fixes=(
+            f"set it in the draft's config.json ({flags}) and restart"
+            if flags
+            else "the hidden states were dumped out of place, or the draft was trained on such: "
+            "capture anew, and train on what engines hand over",
+        ),
+        certain=sure and not shifted,
+    )
+
+
+def _serving(known: DraftEvidence, right: CheckView | None) -> Finding | None:
+    """Judge a draft that is right offline with the very layers that are served, and not there."""
+    served = known.served
+    if served is None or right is None or not served.survival or not right.survival:
+        return None
+    first, step = served.survival[0], right.steps[0]
+    gap = max(SAME_STEP, 3 * step.survival_se)
+    if step.survival - first <= gap:
+        return None
+    return Finding(
+        verdict=DraftVerdict.SERVING,
+        sentence=f"the layers are right, and the first step is {first:.2f} served, "
+        f"{step.survival:.2f} offline",
+        evidence=(
+            f"more than {gap:.2f} apart: the server feeds the draft otherwise, or other text",
+        ),
+        fixes=(
+            "restart: a server reads a draft's files when it starts",
+            "capture hidden states over the prompts that are served (--capture), at temperature 0",
+        ),
+        certain=False,
+    )
 
 
 def _recurrence(known: DraftEvidence, right: CheckView | None) -> Finding | None:

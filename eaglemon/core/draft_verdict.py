@@ -1,6 +1,7 @@
 """A draft's diagnosis as values: what is known, and the verdict that a screen shows."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from eaglemon.core.draft_views import Captured, CheckView, InspectView, SearchView
@@ -13,6 +14,8 @@ class DraftVerdict(StrEnum):
     ALGORITHM = "wrong-algorithm"
     WIRING = "wiring"
     VOCABULARY = "vocabulary"
+    NORMS = "norms"
+    SERVING = "serving"
     RECURRENCE = "recurrence"
     CONTEXT = "rope-or-context"
     DECAY = "decay"
@@ -91,6 +94,8 @@ class DraftEvidence:
     """The same figure without speculation."""
     change: ConfigChange | None = None
     """What the search's layers would be in this engine's configuration."""
+    remedies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What to set in this engine and version, by verdict."""
     set_layers: str = ""
     """Command that writes that change."""
 

@@ -94,6 +94,10 @@ class WiringRules(Protocol):
         """
         ...
 
+    def remedies(self, version: str | None = None) -> Mapping[str, tuple[str, ...]]:
+        """Return what to set in this engine, by the name of a verdict on the draft."""
+        ...
+
 
 def ids_at(config: Mapping[str, Any], path: str) -> tuple[int, ...] | None:
     """Return the layer ids at a dotted key; ``None`` where there are none, or no numbers."""

@@ -77,6 +77,7 @@ def diagnose(
             served=None if served is None else _figures(served),
             baseline_tok_s=baseline_tok_s,
             change=change,
+            remedies=rules.remedies(engine_version),
             set_layers=shlex.join(words),
         )
     )

@@ -76,7 +76,14 @@ def perform(request: Mapping[str, Any]) -> Any:
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Carry out a request; errors become ``{"error": ...}``, and what libraries print stderr."""
+    """Carry out a request; errors become ``{"error": ...}``, and what libraries print stderr.
+
+    The process takes over the request's ``env`` before it loads a library: an engine's packages
+    may lie where only its profile says.
+    """
+    env = {name: str(value) for name, value in (request.get("env") or {}).items()}
+    os.environ.update(env)
+    sys.path[1:1] = [folder for folder in env.get("PYTHONPATH", "").split(os.pathsep) if folder]
     with contextlib.redirect_stdout(sys.stderr):
         try:
             return {"result": asdict(perform(request))}

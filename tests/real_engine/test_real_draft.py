@@ -109,8 +109,8 @@ def figures(result: Path) -> dict[str, Any]:
 
 
 def test_the_founding_story(config: Path) -> None:
+    """One command names the wiring: it probes, captures in the engine's Python, and looks."""
     draft = prepare(config)
-    hidden = MODELS / "samples.safetensors"
     results = {name: config / f"{name}.json" for name in ("plain", "wrong", "right")}
     server = served(config, "plain", results["plain"])
     eaglemon(config, "kill", server, "--yes")
@@ -118,11 +118,14 @@ def test_the_founding_story(config: Path) -> None:
     try:
         code, told, talk = eaglemon(
             config,
-            *("draft", "diagnose", server, "--hidden", str(hidden), "--no-probe", "--threads", "1"),
-            *("--served", str(results["wrong"]), "--against", str(results["plain"])),
+            *("draft", "diagnose", server, "--capture", "--yes", "--threads", "1"),
+            *("--against", str(results["plain"])),
         )
     finally:
         eaglemon(config, "kill", server, "--yes")
+    assert "capturing loads the target (12 MiB" in talk
+    assert told["engine_version"] == "0.32.0"
+    assert told["captured"]["sequences"] == 16
     diagnosis = told["diagnosis"]
     assert code == 1, talk
     assert diagnosis["verdict"] == "wiring"

@@ -97,6 +97,37 @@ class SglangWiring:
             )
         return problems
 
+    def remedies(self, version: str | None = None) -> Mapping[str, tuple[str, ...]]:
+        """Return SGLang's settings by verdict; names as in 0.5.16 and 0.5.23."""
+        before = version is not None and release_of(version) < _LATER
+        norms = "norm_before_fc needs 0.5.23" if before else "it reads fc_norm and norm_before_fc"
+        return {
+            "wrong-algorithm": ("SGLang: --speculative-algorithm EAGLE3",),
+            "norms": (f"SGLang: {norms}, and never norm_before_residual",),
+            "recurrence": (
+                "SGLang feeds the normed output to later steps where norm_output is set",
+                "SGLang: start once with --disable-cuda-graph to rule out the draft's graph",
+            ),
+            "serving": (
+                (
+                    "SGLang: an unquantised draft beside a quantised target needs "
+                    "--speculative-draft-model-quantization unquant"
+                ),
+            ),
+            "rope-or-context": (
+                (
+                    "SGLang: --context-length; a draft with fewer positions than the target needs "
+                    "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1 to start"
+                ),
+            ),
+            "overhead": (
+                (
+                    "SGLang: --speculative-eagle-topk 1, fewer --speculative-num-steps, and "
+                    "--cuda-graph-max-bs-decode of at least the requests at a time"
+                ),
+            ),
+        }
+
     def _capture(
         self,
         config: Mapping[str, Any],

@@ -68,6 +68,22 @@ class VllmWiring:
             )
         ]
 
+    def remedies(self, version: str | None = None) -> Mapping[str, tuple[str, ...]]:
+        """Return vLLM's settings by verdict; the same in all known releases."""
+        del version
+        return {
+            "wrong-algorithm": ('vLLM: "method": "eagle3" in --speculative-config',),
+            "norms": (
+                "vLLM: it reads norm_before_residual, fc_norm and norm_before_fc of config.json",
+            ),
+            "recurrence": ("vLLM: start once with --enforce-eager to rule out the draft's graph",),
+            "serving": (
+                "vLLM: beside an fp8 KV cache or a quantised target, try the draft without either",
+            ),
+            "rope-or-context": ("vLLM: --max-model-len",),
+            "overhead": ('vLLM: a lower "num_speculative_tokens", and no --enforce-eager',),
+        }
+
     def _capture(
         self,
         config: Mapping[str, Any],
