@@ -104,7 +104,7 @@ def _unroll(
     """Draft from each position of one passage."""
     length = passage.expected.numel()
     hidden = join(model, [passage.features[name][None] for name in wiring])
-    chain = Chain(keys=[], values=[])
+    chain = Chain()
     ids = target_ids(model)
     alive = torch.ones(length, dtype=torch.bool, device=model.device)
     accepted = torch.zeros(length, dtype=torch.int64, device=model.device)

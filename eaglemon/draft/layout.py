@@ -1,9 +1,10 @@
 """What an EAGLE-3 draft consists of: the roles of its tensors, their shapes, its settings.
 
 Two layouts are in use and differ in names alone: SpecForge and SGLang write ``midlayer.*``,
-speculators ``layers.0.*``. Names here are those without ``model.`` and with ``layer.`` for the one
-decoder layer. H: draft hidden size, Ht: target hidden size, A: captured layers, V and Vd: target
-and draft vocabulary, nh and nkv: heads, d: head size, I: MLP size.
+speculators ``layers.0.*``. Names here are those without ``model.`` and with ``layer.`` for the
+first decoder layer; further ones, which vLLM alone runs, are plain Llama layers ``layers.1.*``.
+H: draft hidden size, Ht: target hidden size, A: captured layers, V and Vd: target and draft
+vocabulary, nh and nkv: heads, d: head size, I: MLP size.
 """
 
 from collections.abc import Iterable, Mapping
@@ -127,6 +128,13 @@ def shapes_of(settings: DraftSettings, captured: int) -> dict[str, tuple[int, ..
         "norm.weight": (h,),
         "lm_head.weight": (settings.draft_vocabulary, h),
     }
+    for number in range(1, settings.layers):
+        for role in list(shapes):
+            part = role.removeprefix("layer.")
+            if part not in {role, "hidden_norm.weight"}:
+                first = shapes[role]
+                wide = part.startswith("self_attn.") and first[-1] == 2 * h
+                shapes[f"layers.{number}.{part}"] = (first[0], h) if wide else first
     if settings.draft_vocabulary != settings.vocabulary:
         shapes["d2t"] = (settings.draft_vocabulary,)
     if settings.fc_norm:
@@ -146,6 +154,7 @@ def optional_shapes(settings: DraftSettings, captured: int) -> dict[str, tuple[i
         "d2t": (settings.draft_vocabulary,),
         "input_norm.weight": (captured * ht,),
     }
+    shapes |= {f"layers.{n}.hidden_norm.weight": (h,) for n in range(1, settings.layers)}
     return shapes | {f"fc_norm.{slot}.weight": (ht,) for slot in range(captured)}
 
 

@@ -1,6 +1,7 @@
-"""The EAGLE-3 draft in plain PyTorch: one decoder layer over joined target layers.
+"""The EAGLE-3 draft in plain PyTorch: a decoder layer over joined target layers.
 
-It follows what the engines compute (``llama_eagle3.py`` of SGLang 0.5.16): the embedding
+It follows what the engines compute (``llama_eagle3.py`` of SGLang 0.5.16; of vLLM 0.32 for
+drafts of several layers, whose later ones are plain Llama layers): the embedding
 of the next token and the hidden state go through their own norms and are joined, embedding first;
 the residual is the hidden state before its norm; the next step is fed the output before the final
 norm unless ``norm_output``. B: sequences, T: positions, H: hidden size; other letters as in
@@ -8,7 +9,7 @@ norm unless ``norm_output``. B: sequences, T: positions, H: hidden size; other l
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from eaglemon.draft.checkpoint import Checkpoint
 from eaglemon.draft.layout import (
@@ -66,11 +67,6 @@ def load_draft(
             f"{checkpoint.folder}: a draft with multi-head latent attention (MLA)",
             hint="the offline check supports Llama-type drafts; 'draft inspect' reads this one",
         )
-    if settings.layers > 1:
-        raise ConfigError(
-            f"{checkpoint.folder}: a draft of {settings.layers} layers",
-            hint="the offline check supports drafts of one layer",
-        )
     captured = captured_layers(checkpoint, settings)
     roles = roles_of(checkpoint.tensors)
     weights: dict[str, torch.Tensor] = {}
@@ -125,9 +121,11 @@ def join(model: DraftModel, features: Sequence[torch.Tensor]) -> torch.Tensor:
 class Chain:
     """The keys and values that a chain of draft steps has seen so far."""
 
-    keys: list[torch.Tensor]
+    keys: list[torch.Tensor] = field(default_factory=list)
     """One [B, nkv, T, d] for each step."""
-    values: list[torch.Tensor]
+    values: list[torch.Tensor] = field(default_factory=list)
+    deeper: list["Chain"] = field(default_factory=list)
+    """Those of the layers after the first."""
 
 
 def decode(
@@ -138,7 +136,7 @@ def decode(
     *,
     swapped: bool = False,
 ) -> torch.Tensor:
-    """Run the decoder layer for one draft step, and return its output before the final norm.
+    """Run the decoder layers for one draft step, and return their output before the final norm.
 
     ``embeddings`` [B, T, H] are those of the tokens this step is fed, ``hidden`` [B, T, H] comes
     from ``join`` in step 0 and from the step before later. Position t of step k stands at t + k,
@@ -147,16 +145,33 @@ def decode(
     """
     settings, weights = model.settings, model.weights
     eps = settings.rms_eps
-    batch, length, _ = hidden.shape
-    step = len(chain.keys)
     normed = rms_norm(hidden, weights["layer.hidden_norm.weight"], eps)
     residual = normed if settings.norm_before_residual else hidden
     embedded = rms_norm(embeddings, weights["layer.input_layernorm.weight"], eps)
     halves = [normed, embedded] if swapped else [embedded, normed]
-    x = torch.cat(halves, dim=-1)  # [B, T, 2H]
+    out = _block(model, "layer", torch.cat(halves, dim=-1), residual, chain)
+    for number in range(1, settings.layers):
+        if len(chain.deeper) < number:
+            chain.deeper.append(Chain())
+        layer = f"layers.{number}"
+        x = rms_norm(out, weights[f"{layer}.input_layernorm.weight"], eps)
+        out = _block(model, layer, x, out, chain.deeper[number - 1])
+    return out
+
+
+def _block(
+    model: DraftModel, layer: str, x: torch.Tensor, residual: torch.Tensor, chain: Chain
+) -> torch.Tensor:
+    """Attend and run the MLP of one layer.
+
+    x [B, T, 2H] (H in later layers) and residual [B, T, H] give [B, T, H].
+    """
+    settings, weights = model.settings, model.weights
+    batch, length, _ = x.shape
+    step = len(chain.keys)
 
     def heads(name: str, count: int) -> torch.Tensor:
-        flat = x @ weights[f"layer.self_attn.{name}.weight"].T
+        flat = x @ weights[f"{layer}.self_attn.{name}.weight"].T
         return flat.view(batch, length, count, settings.head_size).transpose(1, 2)
 
     cosines, sines = rope_table(settings.rope, settings.head_size, length + step, model.device)
@@ -166,11 +181,11 @@ def decode(
     chain.values.append(heads("v_proj", settings.kv_heads))
     attended = attend(queries, chain)  # [B, nh, T, d]
     flat = attended.transpose(1, 2).reshape(batch, length, settings.heads * settings.head_size)
-    residual = residual + flat @ weights["layer.self_attn.o_proj.weight"].T
-    y = rms_norm(residual, weights["layer.post_attention_layernorm.weight"], eps)
-    gate = torch.nn.functional.silu(y @ weights["layer.mlp.gate_proj.weight"].T)
-    up = y @ weights["layer.mlp.up_proj.weight"].T
-    return residual + (gate * up) @ weights["layer.mlp.down_proj.weight"].T
+    residual = residual + flat @ weights[f"{layer}.self_attn.o_proj.weight"].T
+    y = rms_norm(residual, weights[f"{layer}.post_attention_layernorm.weight"], settings.rms_eps)
+    gate = torch.nn.functional.silu(y @ weights[f"{layer}.mlp.gate_proj.weight"].T)
+    up = y @ weights[f"{layer}.mlp.up_proj.weight"].T
+    return residual + (gate * up) @ weights[f"{layer}.mlp.down_proj.weight"].T
 
 
 def attend(queries: torch.Tensor, chain: Chain) -> torch.Tensor:

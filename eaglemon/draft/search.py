@@ -145,7 +145,7 @@ class _Trial:
         for number, passage in enumerate(self.material.passages):
             hidden = self._joined(number, passage, hypothesis, model)
             hidden = torch.roll(hidden, -hypothesis.hidden_shift, dims=0)[None]
-            chain = Chain(keys=[], values=[])
+            chain = Chain()
             # The ends are left out: shifted hypotheses have no true neighbours there.
             here = ahead(passage.scored, 1).clone()
             here[:2] = False

@@ -92,7 +92,7 @@ def test_chains_agree_with_drafting_token_by_token(model: DraftModel) -> None:
     features = [torch.randn(1, length, H) for _ in range(3)]
     embedded = [torch.randn(1, length, H) for _ in range(steps)]
     with torch.inference_mode():
-        hidden, chain, outputs = join(model, features), Chain(keys=[], values=[]), []
+        hidden, chain, outputs = join(model, features), Chain(), []
         for step in range(steps):
             hidden = decode(model, embedded[step], hidden, chain)
             outputs.append(hidden[0])
@@ -126,8 +126,8 @@ def test_chunks_of_queries_change_nothing() -> None:
 def test_bfloat16_stays_near_float32(tmp_path: Path, model: DraftModel) -> None:
     rough = load_draft(open_checkpoint(tmp_path / "draft"), dtype=torch.bfloat16)
     x = torch.randn(1, 6, H)
-    exact = decode(model, x, x, Chain(keys=[], values=[]))
-    near = decode(rough, x.bfloat16(), x.bfloat16(), Chain(keys=[], values=[]))
+    exact = decode(model, x, x, Chain())
+    near = decode(rough, x.bfloat16(), x.bfloat16(), Chain())
     assert near.dtype == torch.bfloat16
     assert torch.allclose(near.float(), exact, atol=0.1, rtol=0.1)
 
@@ -203,8 +203,49 @@ def test_other_architectures_are_named(tmp_path: Path) -> None:
     latent = draft_tensors() | {"midlayer.self_attn.kv_a_proj_with_mqa.weight": torch.zeros(4, 4)}
     with pytest.raises(ConfigError, match="multi-head latent attention"):
         load_draft(open_checkpoint(write_draft(tmp_path / "mla", latent)))
-    with pytest.raises(ConfigError, match="a draft of 2 layers"):
+    with pytest.raises(ConfigError, match=r"no tensor layers\.1\.input_layernorm\.weight"):
         load_draft(open_checkpoint(write_draft(tmp_path / "two", num_hidden_layers=2)))
+
+
+def second_layer() -> dict[str, torch.Tensor]:
+    """Return a plain Llama layer: it is fed H where the first is fed 2H."""
+    first = {k: v for k, v in draft_tensors(seed=5).items() if k.startswith("midlayer.")}
+    layer = {}
+    for name, value in first.items():
+        halved = name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))
+        layer[name.replace("midlayer.", "layers.1.")] = value[:, :H].clone() if halved else value
+    del layer["layers.1.hidden_norm.weight"]
+    return layer
+
+
+def test_later_layers_are_plain_llama_layers(tmp_path: Path, model: DraftModel) -> None:
+    second = second_layer()
+    w = {name.removeprefix("layers.1."): value for name, value in second.items()}
+    folder = write_draft(tmp_path / "two", draft_tensors() | second, num_hidden_layers=2)
+    two = load_draft(open_checkpoint(folder))
+    generator = torch.Generator().manual_seed(2)
+    embeddings, hidden = (torch.randn(1, 6, H, generator=generator) for _ in range(2))
+    first = decode(model, embeddings, hidden, Chain())
+    out = decode(two, embeddings, hidden, Chain())
+    # The first position attends to itself alone, so its attention is its own value.
+    before = first[0, 0]
+    value = w["self_attn.v_proj.weight"] @ naive_norm(before, w["input_layernorm.weight"])
+    shared = value.view(KV_HEADS, HEAD).repeat_interleave(HEADS // KV_HEADS, 0).flatten()
+    residual = before + w["self_attn.o_proj.weight"] @ shared
+    y = naive_norm(residual, w["post_attention_layernorm.weight"])
+    gate = torch.nn.functional.silu(w["mlp.gate_proj.weight"] @ y)
+    expected = residual + w["mlp.down_proj.weight"] @ (gate * (w["mlp.up_proj.weight"] @ y))
+    assert torch.allclose(out[0, 0], expected, atol=1e-5)
+    # Each layer has a cache of its own over the steps of a chain.
+    chain = Chain()
+    decode(two, embeddings, decode(two, embeddings, hidden, chain), chain)
+    assert (len(chain.keys), len(chain.deeper), len(chain.deeper[0].keys)) == (2, 1, 2)
+    # A layer that adds nothing changes nothing.
+    for name in ("layers.1.self_attn.o_proj.weight", "layers.1.mlp.down_proj.weight"):
+        second[name] = torch.zeros_like(second[name])
+    folder = write_draft(tmp_path / "idle", draft_tensors() | second, num_hidden_layers=2)
+    idle = load_draft(open_checkpoint(folder))
+    assert torch.allclose(decode(idle, embeddings, hidden, Chain()), first, atol=1e-6)
 
 
 def test_values_that_are_not_finite_are_refused(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def test_the_layer_agrees_with_transformers(tmp_path: Path) -> None:
     theirs = json.loads((tmp_path / "out.json").read_text())
     model = load_draft(open_checkpoint(folder))
     with torch.inference_mode():
-        out = decode(model, inputs["embeddings"], inputs["hidden"], Chain(keys=[], values=[]))
+        out = decode(model, inputs["embeddings"], inputs["hidden"], Chain())
         scores = logits(model, out)
     for ours, name in ((out, "out"), (scores, "logits")):
         difference = float((ours[0] - torch.tensor(theirs[name])).abs().max())
