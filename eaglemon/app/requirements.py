@@ -14,7 +14,7 @@ from eaglemon.engines.command import interpreter
 from eaglemon.errors import EaglemonError, HostError, HostKeyError
 from eaglemon.io.connect import open_link
 from eaglemon.io.host_link import HostLink
-from eaglemon.io.transport import Transport
+from eaglemon.io.transport import ConfiguredTransport, Transport
 
 WRITE_LIMIT_S = 20.0
 _LATER = ("python", "nvml", "write access", "engines")
@@ -51,8 +51,10 @@ async def _login(spec: HostSpec, transport: Transport) -> list[Requirement]:
         return [failed] if is_local else [failed, _not_looked_at("host key")]
     if is_local:
         return [Requirement(name="local", met=True, detail="this machine")]
+    unused = transport.unused_settings if isinstance(transport, ConfiguredTransport) else ()
+    left = f"; not used of its configuration: {'; '.join(unused)}" if unused else ""
     return [
-        Requirement(name="ssh", met=True, detail=f"logged in to {spec.address or spec.name}"),
+        Requirement(name="ssh", met=True, detail=f"logged in to {spec.address or spec.name}{left}"),
         Requirement(name="host key", met=True, detail="known and the same"),
     ]
 

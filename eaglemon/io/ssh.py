@@ -44,6 +44,11 @@ class SshTransport:
         if self._also_tell is not None:
             self._also_tell(text)
 
+    @property
+    def unused_settings(self) -> tuple[str, ...]:
+        """What OpenSSH's configuration asks for and is not done here, in words."""
+        return self._session.unused if self._session is not None else ()
+
     async def connect(self) -> None:
         """Connect and log in; raises ``HostError`` that names the cause and the fix."""
         from eaglemon.io.ssh_session import open_session  # noqa: PLC0415 -- loads asyncssh

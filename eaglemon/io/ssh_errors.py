@@ -23,6 +23,10 @@ class Target:
     """Files that exist, else the one where a new key is to be added."""
     keys: tuple[str, ...]
     """Private key files that exist."""
+    missing_keys: tuple[str, ...] = ()
+    """Configured key files that are not there."""
+    unused: tuple[str, ...] = ()
+    """What the configuration asks for and is not done here, in words."""
     agent: str | None = None
     """Socket of the key agent."""
     jumps: tuple[str, ...] = ()
@@ -211,6 +215,8 @@ def _explain_denied(target: Target) -> HostError:
     tried = [key for key in target.keys if key not in locked]
     said = f"keys tried: {', '.join(tried) if tried else 'none but those of the key agent'}"
     hint = f"see that {target.ssh} works without a password (ssh-copy-id, ssh-add)"
+    if target.missing_keys:
+        said += f"; not there: {', '.join(target.missing_keys)}"
     hardware = [key for key in tried if is_security_key(key)]
     if hardware:
         # Such a key is used through an agent, which asks the device.

@@ -7,7 +7,7 @@ in use.
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from eaglemon.io.ssh_errors import (
     is_security_key,
     untouched,
 )
-from eaglemon.io.ssh_target import nothing_known, options_of, resolve, unresolved
+from eaglemon.io.ssh_target import nothing_known, way_to
 from eaglemon.io.transport import Asker
 
 CONNECT_LIMIT_S = 15.0
@@ -56,35 +56,32 @@ class Login:
         self._spec, self._ask, self._tell, self._depth = spec, ask, tell, depth
         self._offered = Offered()
         self._reached = False
+        self.unused: tuple[str, ...] = ()
+        """What OpenSSH's configuration asks for and is not done here, in words."""
 
     async def connect(self) -> asyncssh.SSHClientConnection:
         """Connect and log in; raises ``HostError`` that names the cause and the fix."""
         spec = self._spec
         address = spec.address or spec.name
-        options = options_of(spec)
+        # In a thread: runs ssh, and what "Match exec" names.
+        way = await asyncio.to_thread(way_to, spec, address)
+        self.unused = way.target.unused
         try:
-            # In a thread: reads files, and runs what "Match exec" names.
-            target = await asyncio.to_thread(resolve, spec, address, options)
-        except (OSError, ValueError) as error:
-            raise explain_connect(
-                unresolved(spec, address, options), error, self._offered
-            ) from error
-        try:
-            for jump in target.jumps:
+            for jump in way.target.jumps:
                 await self._jump(jump)
-            return await self._attempts(target, address, options)
+            return await self._attempts(way.target, way.options)
         except BaseException:
             for hop in reversed(self.hops):
                 hop.abort()
             raise
 
     async def _attempts(
-        self, target: Target, address: str, options: dict[str, Any]
+        self, target: Target, options: Mapping[str, Any]
     ) -> asyncssh.SSHClientConnection:
         """Try, ask for what is missing, and try again."""
         while True:
             try:
-                return await self._attempt(target, address, options)
+                return await self._attempt(target, options)
             except (OSError, ValueError, asyncssh.Error) as error:
                 refusal = explain_connect(target, error, self._offered)
                 if isinstance(error, asyncssh.HostKeyNotVerifiable):
@@ -98,7 +95,7 @@ class Login:
                 target = trusted
 
     async def _attempt(
-        self, target: Target, address: str, options: dict[str, Any]
+        self, target: Target, options: Mapping[str, Any]
     ) -> asyncssh.SSHClientConnection:
         given = dict(options)
         # Always a list or a function: asyncssh takes None, which the configuration can lead to,
@@ -120,8 +117,11 @@ class Login:
             "touch the security key if it blinks" if touched else "",
         )
         try:
-            async with asyncio.timeout(TOUCH_LIMIT_S if touched else CONNECT_LIMIT_S):
-                return await asyncssh.connect(address, client_factory=self._client(), **given)
+            least_s = TOUCH_LIMIT_S if touched else CONNECT_LIMIT_S
+            async with asyncio.timeout(max(least_s, options.get("connect_timeout", 0.0))):
+                return await asyncssh.connect(
+                    target.address, client_factory=self._client(), **given
+                )
         except TimeoutError as error:
             if not (touched and self._reached):
                 raise
@@ -189,14 +189,8 @@ class Login:
     async def _direct(self) -> asyncssh.SSHClientConnection:
         """Connect through the hops that are up, whatever ProxyJump says."""
         spec = self._spec
-        options = options_of(spec)
-        try:
-            target = await asyncio.to_thread(resolve, spec, spec.address, options)
-        except (OSError, ValueError) as error:
-            raise explain_connect(
-                unresolved(spec, spec.address, options), error, self._offered
-            ) from error
-        return await self._attempts(target, spec.address, options)
+        way = await asyncio.to_thread(way_to, spec, spec.address or spec.name)
+        return await self._attempts(way.target, way.options)
 
     async def _accept(self, target: Target, refusal: HostError) -> Target | None:
         """Ask whether an unknown key is the right one, and note it; never for a changed one."""

@@ -25,7 +25,7 @@ async def open_session(
     """Connect and log in; raises ``HostError`` that names the cause and the fix."""
     login = Login(spec, ask=ask, tell=tell)
     connection = await login.connect()
-    return SshSession(spec.name, connection, login.lost, login.hops)
+    return SshSession(spec.name, connection, login.lost, login.hops, unused=login.unused)
 
 
 class SshSession:
@@ -37,8 +37,11 @@ class SshSession:
         connection: asyncssh.SSHClientConnection,
         lost: asyncio.Future[str],
         hops: Sequence[asyncssh.SSHClientConnection] = (),
+        unused: Sequence[str] = (),
     ) -> None:
         self.name = name
+        self.unused = tuple(unused)
+        """What OpenSSH's configuration asks for and is not done here, in words."""
         self._hops = tuple(hops)
         """Connections to the jump hosts that this one goes through, the nearest first."""
         self._connection = connection

@@ -1,6 +1,7 @@
 """What ``~/.ssh/config`` and hosts.toml make of a host: whom to reach, how, with which keys."""
 
-import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,9 @@ import asyncssh
 
 from eaglemon.core.hosts import HostSpec
 from eaglemon.errors import HostError
-from eaglemon.io.ssh_errors import Target
+from eaglemon.io.ssh_config import SshConfig, read_ssh_config
+from eaglemon.io.ssh_errors import Offered, Target, explain_connect
+from eaglemon.io.ssh_options import agent_socket, identity_files, options_from
 
 KEEPALIVE_S = 5.0
 KEEPALIVE_MISSES = 2
@@ -23,8 +26,51 @@ _KEYS = (
 )
 
 
-def options_of(spec: HostSpec) -> dict[str, Any]:
-    """Return the library's options for a host, what ``~/.ssh/config`` says apart."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How a host is reached."""
+
+    target: Target
+    options: Mapping[str, Any]
+    """For ``asyncssh.connect`` to ``target.address``."""
+
+
+def way_to(spec: HostSpec, address: str) -> Way:
+    """Return what OpenSSH's configuration and hosts.toml make of a host; takes a while.
+
+    Raises ``HostError`` for a mistake in either, ``OSError`` and ``ValueError`` for key files.
+    """
+    options = _own_options(spec)
+    config = read_ssh_config(spec, address)
+    if config is None:
+        return _without_ssh(spec, address, options)
+    options = {**options_from(config), **options}
+    if spec.identity is not None:
+        options.pop("agent_identities", None)
+    host = config.one("hostname") or address
+    target = Target(
+        name=spec.name,
+        address=host,
+        port=options["port"],
+        user=options.get("username", ""),
+        known_hosts=_known_hosts(spec, _configured_hosts(config)),
+        keys=_present_keys([spec.identity] if spec.identity else identity_files(config)),
+        missing_keys=() if spec.identity else _missing_keys(identity_files(config)),
+        agent=agent_socket(config),
+        jumps=_jumps(config.one("proxyjump")),
+        unused=config.unused,
+    )
+    try:
+        asyncssh.SSHClientConnectionOptions(host=host, **options)
+    except (OSError, ValueError) as error:
+        raise explain_connect(target, error, Offered()) from error
+    return Way(target=target, options=options)
+
+
+def _own_options(spec: HostSpec) -> dict[str, Any]:
+    """Return the library's options that do not come from OpenSSH's configuration."""
+    if spec.ssh_config:
+        existing(spec, spec.ssh_config, "ssh_config")
     options: dict[str, Any] = {
         "keepalive_interval": KEEPALIVE_S,
         "keepalive_count_max": KEEPALIVE_MISSES,
@@ -32,10 +78,6 @@ def options_of(spec: HostSpec) -> dict[str, Any]:
         # Commands get no terminal, whatever RequestTTY says.
         "request_pty": False,
     }
-    if spec.ssh_config == "":
-        options["config"] = None
-    elif spec.ssh_config is not None:
-        options["config"] = [str(existing(spec, spec.ssh_config, "ssh_config"))]
     if spec.user is not None:
         options["username"] = spec.user
     if spec.port is not None:
@@ -47,47 +89,67 @@ def options_of(spec: HostSpec) -> dict[str, Any]:
     return options
 
 
-def resolve(spec: HostSpec, address: str, settings: dict[str, Any]) -> Target:
-    """Return what the configuration makes of a host."""
-    options = asyncssh.SSHClientConnectionOptions(host=address, **settings)
+def _without_ssh(spec: HostSpec, address: str, options: dict[str, Any]) -> Way:
+    """Return what the library itself reads of the configuration, where there is no ``ssh``."""
+    if spec.ssh_config is not None:
+        options["config"] = [str(Path(spec.ssh_config).expanduser())] if spec.ssh_config else None
+    try:
+        found = asyncssh.SSHClientConnectionOptions(host=address, **options)
+    except (OSError, ValueError) as error:
+        bare = Target(
+            name=spec.name,
+            address=address,
+            port=spec.port or 22,
+            user=spec.user or "",
+            known_hosts=(),
+            keys=_present_keys([spec.identity] if spec.identity else []),
+        )
+        raise explain_connect(bare, error, Offered()) from error
+    listed = found.known_hosts if isinstance(found.known_hosts, list) else []
+    named = found.config.get("IdentityFile", ())
+    keys = [str(file) for file in named] if isinstance(named, list) else []
+    target = Target(
+        name=spec.name,
+        address=found.host,
+        port=found.port,
+        user=found.username,
+        known_hosts=_known_hosts(spec, [str(file) for file in listed]),
+        keys=_present_keys([spec.identity] if spec.identity else keys),
+        agent=found.agent_path,
+        jumps=_jumps(found.tunnel),
+        unused=("there is no ssh here to read the configuration, only what asyncssh reads counts",),
+    )
+    # Connecting reads it again, for the name that it was asked for.
+    return Way(target=replace(target, address=address), options=options)
+
+
+def _configured_hosts(config: SshConfig) -> list[str]:
+    """Return the known_hosts files that are configured, in ssh's order; none: the usual ones."""
+    keywords = ("userknownhostsfile", "globalknownhostsfile")
+    if not any(config.configured(keyword) for keyword in keywords):
+        return []
+    values = [value for keyword in keywords for value in config.values.get(keyword, ())]
+    files = [file for value in values for file in value.split()]
+    return [str(config.path(file)) for file in files if file.lower() != "none"]
+
+
+def _known_hosts(spec: HostSpec, configured: Sequence[str]) -> tuple[str, ...]:
     if spec.known_hosts is not None:
         files = [str(existing(spec, spec.known_hosts, "known_hosts"))]
-    elif isinstance(options.known_hosts, list) and options.known_hosts:
-        files = [str(Path(str(file)).expanduser()) for file in options.known_hosts]
     else:
-        files = [str(Path(file).expanduser()) for file in _KNOWN_HOSTS]
-    named = [spec.identity] if spec.identity is not None else _configured_keys(options)
-    keys = named or list(_KEYS)
-    paths = [Path(key).expanduser() for key in keys]
-    return Target(
-        name=spec.name,
-        address=options.host,
-        port=options.port,
-        user=options.username,
-        known_hosts=tuple([file for file in files if Path(file).is_file()] or files[:1]),
-        keys=tuple(str(path) for path in paths if path.is_file()),
-        agent=options.agent_path,
-        jumps=_jumps(options.tunnel),
-    )
+        files = [str(Path(file).expanduser()) for file in configured or _KNOWN_HOSTS]
+    return tuple([file for file in files if Path(file).is_file()] or files[:1])
 
 
-def unresolved(spec: HostSpec, address: str, settings: dict[str, Any]) -> Target:
-    """Return what is known of a host whose configuration, or a key that it names, is damaged."""
-    keys = [spec.identity] if spec.identity is not None else []
-    if not keys:
-        with contextlib.suppress(OSError, ValueError):
-            bare = {**settings, "client_keys": None}
-            options = asyncssh.SSHClientConnectionOptions(host=address, **bare)
-            keys = _configured_keys(options)
-    paths = [Path(key).expanduser() for key in keys]
-    return Target(
-        name=spec.name,
-        address=address,
-        port=spec.port or 22,
-        user=spec.user or "",
-        known_hosts=(),
-        keys=tuple(str(path) for path in paths if path.is_file()),
-    )
+def _present_keys(named: Sequence[str | Path]) -> tuple[str, ...]:
+    paths = [Path(key).expanduser() for key in named or _KEYS]
+    return tuple(str(path) for path in paths if path.is_file())
+
+
+def _missing_keys(named: Sequence[Path]) -> tuple[str, ...]:
+    """Return the configured keys that are nowhere: not even a public half for the key agent."""
+    there = [path.is_file() or Path(f"{path}.pub").is_file() for path in named]
+    return tuple(str(path) for path, found in zip(named, there, strict=True) if not found)
 
 
 def nothing_known(
@@ -106,11 +168,6 @@ def existing(spec: HostSpec, text: str, key: str) -> Path:
             hint=f"correct {key} in {spec.source or 'hosts.toml'}",
         )
     return path
-
-
-def _configured_keys(options: asyncssh.SSHClientConnectionOptions) -> list[str]:
-    files = options.config.get("IdentityFile", ())
-    return [str(file) for file in files] if isinstance(files, list) else []
 
 
 def _jumps(tunnel: object) -> tuple[str, ...]:

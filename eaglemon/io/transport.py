@@ -96,3 +96,13 @@ class TellingTransport(Protocol):
     def tells(self, tell: Callable[[str], None]) -> None:
         """Say with ``tell`` what it waits for: a touch of a security key."""
         ...
+
+
+@runtime_checkable
+class ConfiguredTransport(Protocol):
+    """A transport with a configuration of its own, not all of which may count."""
+
+    @property
+    def unused_settings(self) -> tuple[str, ...]:
+        """What is configured and not done, in words; known once connected."""
+        ...
