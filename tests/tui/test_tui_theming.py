@@ -7,9 +7,12 @@ from textual.theme import BUILTIN_THEMES
 from eaglemon.errors import ConfigError
 from eaglemon.tui.theming import SEMANTIC_DEFAULTS, parse_theme, parse_themes, semantic_defaults
 from tests.tui.console import THEMES
+from tests.tui.styles import ratio
 
 READABLE = 4.5
 """Least contrast of text on its background (WCAG AA)."""
+BEST = 7.0
+"""That of the theme for high contrast (WCAG AAA)."""
 
 
 @pytest.mark.parametrize("name", sorted(THEMES))
@@ -17,29 +20,24 @@ def test_own_themes_name_every_variable_and_can_be_read(name: str) -> None:
     theme = parse_theme(name, THEMES[name])
     assert theme.name == name
     assert set(theme.variables) == set(SEMANTIC_DEFAULTS)
-    assert theme.background is not None
-    grounds = [Color.parse(theme.background)]
-    assert theme.panel is not None
-    grounds.append(Color.parse(theme.panel))
-    for variable, value in theme.variables.items():
-        if not variable.startswith(("state-", "chart-", "quiet")):
-            continue
-        for ground in grounds:
-            assert ratio(Color.parse(value), ground) >= READABLE, variable
-
-
-def ratio(one: Color, other: Color) -> float:
-    """Contrast ratio after WCAG 2."""
-    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
-    return (lighter + 0.05) / (darker + 0.05)
-
-
-def luminance(color: Color) -> float:
-    def linear(channel: float) -> float:
-        return channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
-
-    red, green, blue = (linear(value) for value in color.normalized)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    grounds = {
+        "background": theme.background,
+        "surface": theme.surface,
+        "panel": theme.panel,
+        "cursor": theme.variables["cursor"],
+    }
+    texts = {
+        variable: value
+        for variable, value in theme.variables.items()
+        if variable.startswith(("state-", "chart-", "quiet"))
+    }
+    texts |= {"foreground": theme.foreground or "", "accent": theme.accent or ""}
+    least = BEST if name == "high-contrast" else READABLE
+    for ground, behind in grounds.items():
+        assert behind is not None
+        for variable, value in texts.items():
+            contrast = ratio(Color.parse(value), Color.parse(behind))
+            assert contrast >= least, f"{variable} on {ground}: {contrast:.1f}"
 
 
 @pytest.mark.parametrize("name", sorted(BUILTIN_THEMES))
