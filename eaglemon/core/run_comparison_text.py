@@ -21,7 +21,8 @@ _FIGURES: tuple[tuple[str, Callable[[ArmFigures], str]], ...] = (
     ("total tok/s", lambda f: units.rate(f.total_tok_s)),
     ("TTFT", lambda f: units.latency(f.ttft_s.median if f.ttft_s else None)),
     ("memory", lambda f: units.memory(f.memory_bytes)),
-    ("requests", lambda f: f"{f.ok} ok, {f.bad} failed or cut"),
+    ("requests", lambda f: units.count(f.ok)),
+    ("failed or cut", lambda f: units.count(f.bad)),
 )
 
 
@@ -45,13 +46,20 @@ def pair_lines(pair: ArmPair) -> list[str]:
     lines += [f"  {key}: {old} → {new}" for key, old, new in pair.differences]
     if not pair.differences:
         lines.append("  the same flags")
-    width = max(len(name) for name, _ in _FIGURES)
-    for name, text in _FIGURES:
-        old, new = (text(figures) for figures in pair.figures)
-        lines.append(f"  {name:<{width}}  {old} → {new}")
+    if any(figures.trials for figures in pair.figures):
+        lines += _figure_lines(*pair.figures)
     if pair.comparison is not None:
         # Its arms are numbered 0 for the earlier and 1 for the later one.
         lines.append(sentence(pair.comparison, pair.names))
     lines += [f"not a fair comparison: {reason}" for reason in pair.unfair]
     lines += [f"what changed too: {note}" for note in pair.notes]
     return lines
+
+
+def _figure_lines(before: ArmFigures, after: ArmFigures) -> list[str]:
+    rows = [("", "earlier", "later")]
+    rows += [(name, text(before), text(after)) for name, text in _FIGURES]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return [
+        f"  {name:<{widths[0]}}  {old:>{widths[1]}}  {new:>{widths[2]}}" for name, old, new in rows
+    ]

@@ -2,7 +2,7 @@
 
 from eaglemon.tui import scene as why
 from eaglemon.tui.action import Action, action, shown_key
-from eaglemon.tui.record_actions import LOG_ACTIONS
+from eaglemon.tui.record_actions import LOG_ACTIONS, RUN_ACTIONS
 from eaglemon.tui.scene import Scene
 
 __all__ = ["ACTIONS", "BY_ID", "Action", "Scene", "shown_key"]
@@ -152,10 +152,13 @@ ACTIONS: tuple[Action, ...] = (
         "copy",
         "y",
         "copy",
-        "Copy the command line; in a log its lines selected, marked or in sight",
+        "Copy the command line, the lines of a log, or the figures of a run",
         why.copy,
         "server",
         "log",
+        "runs",
+        "experiment",
+        "profiles",
     ),
     action(
         "retry",
@@ -194,28 +197,29 @@ ACTIONS: tuple[Action, ...] = (
         important=False,
     ),
     *LOG_ACTIONS,
+    *RUN_ACTIONS,
     action(
         "sort",
         "greater_than_sign",
         "sort",
-        "Sort servers by the next column",
-        why.on_fleet,
+        "Sort servers, runs or profiles by the next column",
+        why.sort,
         important=False,
     ),
     action(
         "sort_back",
         "less_than_sign",
         "sort",
-        "Sort servers by the previous column",
-        why.on_fleet,
+        "Sort servers, runs or profiles by the previous column",
+        why.sort,
         important=False,
     ),
     action(
         "invert",
         "I",
         "invert",
-        "Turn the order of servers round",
-        why.on_fleet,
+        "Turn the order of the list round",
+        why.sort,
         important=False,
     ),
     action(

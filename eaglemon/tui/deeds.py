@@ -15,9 +15,11 @@ from eaglemon.tui.experiment_deeds import ExperimentDeeds
 from eaglemon.tui.file_deeds import FileDeeds
 from eaglemon.tui.host_deeds import HostDeeds
 from eaglemon.tui.screens.confirm import ConfirmStop
+from eaglemon.tui.screens.experiment import ExperimentScreen
 from eaglemon.tui.screens.fleet import FleetScreen
 from eaglemon.tui.screens.help import HelpScreen
 from eaglemon.tui.screens.launch import LaunchScreen
+from eaglemon.tui.screens.listing import ListScreen
 from eaglemon.tui.screens.log import LogScreen
 from eaglemon.tui.screens.probe import ProbeDialog
 from eaglemon.tui.screens.profiles import ProfilesScreen
@@ -119,7 +121,7 @@ class Deeds:
 
     def profiles(self) -> None:
         """Show the profiles."""
-        self.files.list_profiles()
+        self.files.list_profiles(self.experiments.service)
 
     def edit(self) -> None:
         """Edit the profile under the cursor."""
@@ -150,6 +152,8 @@ class Deeds:
         if isinstance(screen, LogScreen):
             found, which = screen.texts()
             text, what = "\n".join(found), f"{units.plural(len(found), 'line')} {which}"
+        elif isinstance(screen, ListScreen | ExperimentScreen):
+            text, what = screen.copied()
         else:
             server = self._server()
             text, what = server.command_line, f"the command line of {server.name}"
@@ -165,7 +169,7 @@ class Deeds:
     def filter(self) -> None:
         """Ask for a filter, or for a text to look for in the log."""
         screen = self._app.console_screen()
-        if isinstance(screen, FleetScreen | RunsScreen | ProfilesScreen):
+        if isinstance(screen, FleetScreen | ListScreen):
             screen.ask_filter()
         elif isinstance(screen, ServerScreen | LogScreen):
             self._in_log(lambda log: log.ask("search"))
@@ -198,16 +202,28 @@ class Deeds:
         self._in_log(lambda log: log.show_decisive())
 
     def sort(self) -> None:
-        """Sort servers by the next column."""
-        self._sort(lambda fleet: fleet.sort(1))
+        """Sort by the next column."""
+        self._sort(lambda rows: rows.sort(1))
 
     def sort_back(self) -> None:
-        """Sort servers by the previous column."""
-        self._sort(lambda fleet: fleet.sort(-1))
+        """Sort by the previous column."""
+        self._sort(lambda rows: rows.sort(-1))
 
     def invert(self) -> None:
-        """Turn the order of servers round."""
-        self._sort(lambda fleet: fleet.invert())
+        """Turn the order round."""
+        self._sort(lambda rows: rows.invert())
+
+    def mark(self) -> None:
+        """Mark the run under the cursor, or not any more."""
+        self.experiments.mark()
+
+    def report(self) -> None:
+        """Write the report of the run under the cursor."""
+        self.experiments.report()
+
+    def resume(self) -> None:
+        """Go on with the experiment under the cursor."""
+        self.experiments.resume()
 
     def pause(self) -> None:
         """Freeze or go on."""
@@ -282,9 +298,9 @@ class Deeds:
         if isinstance(screen, LogScreen):
             self._app.say(screen.step_hit(step))
 
-    def _sort(self, how: Callable[[FleetScreen], str]) -> None:
+    def _sort(self, how: Callable[[FleetScreen | RunsScreen | ProfilesScreen], str]) -> None:
         screen = self._app.console_screen()
-        if isinstance(screen, FleetScreen):
+        if isinstance(screen, FleetScreen | RunsScreen | ProfilesScreen):
             self._app.say(how(screen))
 
     def _launched(self, server_id: str | None) -> None:

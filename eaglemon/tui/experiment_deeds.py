@@ -1,5 +1,6 @@
 """What the actions about experiments do."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eaglemon.app.api import Experiments
@@ -20,11 +21,12 @@ class ExperimentDeeds:
 
     def __init__(self, app: "ConsoleApp", experiments: Experiments | None) -> None:
         self._app = app
-        self._experiments = experiments
+        self.service = experiments
+        """``None`` where the console keeps no history."""
 
     def running(self) -> str | None:
         """Return the id of the experiment that is under way."""
-        views = self._experiments.views() if self._experiments is not None else ()
+        views = self.service.views() if self.service is not None else ()
         return next((view.plan.id for view in views if not view.outcome), None)
 
     def compare(self) -> None:
@@ -48,6 +50,27 @@ class ExperimentDeeds:
         """Show what was measured."""
         self._app.open_screen(RunsScreen(self._known(), self._app.settings))
 
+    def mark(self) -> None:
+        """Mark the run under the cursor, or not any more; two are compared."""
+        screen = self._runs_screen()
+        if screen is not None:
+            self._app.say(screen.toggle_mark())
+            self._app.redraw()
+
+    def report(self) -> None:
+        """Write the report of the run under the cursor into a new file of the working folder."""
+        screen = self._runs_screen()
+        run = screen.current_run() if screen is not None else None
+        if run is not None:
+            self._app.run_worker(self._write_report(run), group="report")
+
+    def resume(self) -> None:
+        """Go on with the run under the cursor, which was cut off."""
+        screen = self._runs_screen()
+        run = screen.current_run() if screen is not None else None
+        if run is not None:
+            self._app.run_worker(self._resume(run), group="resume", exclusive=True)
+
     def cancel(self) -> None:
         """End the experiment that is under way, and the servers that it started."""
         running = self.running()
@@ -56,13 +79,37 @@ class ExperimentDeeds:
             self._app.run_worker(self._known().cancel(running), group="cancel")
 
     def _known(self) -> Experiments:
-        if self._experiments is None:
+        if self.service is None:
             raise ValueError("an action about experiments was carried out without any")
-        return self._experiments
+        return self.service
 
     def _show(self, experiment: str) -> None:
         screen = ExperimentScreen(self._known(), experiment, self._app.settings)
         self._app.open_screen(screen)
+
+    def _runs_screen(self) -> RunsScreen | None:
+        screen = self._app.console_screen()
+        return screen if isinstance(screen, RunsScreen) else None
+
+    async def _write_report(self, run: str) -> None:
+        try:
+            path = await self._known().write_report(run, Path.cwd())
+        except (EaglemonError, OSError) as error:
+            # The folder that the console was started in may be gone.
+            self._app.say(f"the report of {run}: {error}", severity="error")
+        else:
+            self._app.say(f"the report of {run} is in {path}")
+
+    async def _resume(self, run: str) -> None:
+        experiments = self._known()
+        try:
+            record = await experiments.record(run)
+            await experiments.begin_again(run)
+        except EaglemonError as error:
+            self._app.say(str(error), severity="error")
+            return
+        self._show(run)
+        self._app.run_worker(self._tell_the_end(record.plan), group=f"experiment-{run}")
 
     def _chosen(self, plan: ExperimentPlan | None) -> None:
         if plan is None:

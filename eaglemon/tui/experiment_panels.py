@@ -10,6 +10,7 @@ from eaglemon.core import units
 from eaglemon.core.experiment import ExperimentPlan
 from eaglemon.core.experiment_records import ExperimentRecord, ExperimentSummary
 from eaglemon.core.experiment_views import ExperimentView, LaneView, Outlook
+from eaglemon.core.run_comparison import ProfileHistory
 from eaglemon.core.stats import Interval
 from eaglemon.core.verdict import ArmFigures, Comparison, Findings, sentence
 from eaglemon.core.views import Snapshot
@@ -19,9 +20,10 @@ from eaglemon.tui.widgets.phase_track import track_lines
 _DOT = " · "
 _LARGEST_RATIO = 4.0
 """Ends of the fixed scale of ratios: a quarter and four times as fast."""
+_SHOWN_STARTS = 8
 _Figure = Callable[[ArmFigures, Comparison | None], str]
 _OUTCOMES = {
-    "": "under way, or cut off: eaglemon ab --resume goes on with it",
+    "": "under way, or cut off",
     "done": "done: all measurements were made",
     "narrow": "done early: every interval is narrow enough",
     "time-up": "ended: its time was up",
@@ -220,7 +222,7 @@ def verdict_lines(names: Sequence[str], findings: Findings | None, width: int) -
 
 def run_row(summary: ExperimentSummary, width: int, zone: tzinfo | None) -> Content:
     """Return one line of the list of runs."""
-    at = f"{datetime.fromtimestamp(summary.created_at, zone):%m-%d %H:%M}"
+    at = _when(summary.created_at, zone)
     end = f" {summary.outcome or 'cut off':<9}"
     start = f"{at}  {summary.kind:<6}"
     arms = " / ".join(summary.arms)
@@ -232,7 +234,7 @@ def run_row(summary: ExperimentSummary, width: int, zone: tzinfo | None) -> Cont
 
 
 def run_details(record: ExperimentRecord, findings: Findings | None, width: int) -> list[Content]:
-    """Return one stored run: outcome, table, chart, verdicts, and how to get a report."""
+    """Return one stored run: outcome, table, chart, verdicts, and what can be done."""
     head = first_that_fits(
         width,
         Content.styled(f"{record.plan.id}{_DOT}{outcome_words(record.outcome)}", "bold"),
@@ -242,8 +244,32 @@ def run_details(record: ExperimentRecord, findings: Findings | None, width: int)
     rows += figures_table(record.names, findings, record.failures, width)
     rows += [Content(""), *ratio_chart(record.names, findings, width)]
     rows += [Content(""), *verdict_lines(record.names, findings, width), Content("")]
-    text = f"report: eaglemon report {record.plan.id} -o report.html"
+    text = "E writes the report" if record.outcome else "C goes on with it, E writes the report"
     return rows + _wrapped(text, width, style="$quiet")
+
+
+def history_lines(history: ProfileHistory, width: int, zone: tzinfo | None) -> list[Content]:
+    """Return a profile's earlier starts and what it reached, newest first."""
+    rows: list[Content] = []
+    if history.starts:
+        rows += [Content(""), Content.styled("earlier starts, launch to first token", "$quiet")]
+        for start in history.starts[:_SHOWN_STARTS]:
+            took = units.duration(start.ready_s) if start.ready_s is not None else "never ready"
+            why = f"{_DOT}{start.cause}" if start.cause else ""
+            rows += _wrapped(
+                f"{_when(start.launched_at, zone)}  {took:<12}  {start.host}{why}", width
+            )
+    if history.measured:
+        rows += [Content(""), Content.styled("measured", "$quiet")]
+        for one in history.measured:
+            reached = f"accept length {units.length(one.accept_length)}{_DOT}"
+            reached += f"{units.rate(one.decode_tok_s)} tok/s"
+            rows += _wrapped(f"{_when(one.at, zone)}  {reached}{_DOT}{one.run}", width)
+    return rows
+
+
+def _when(at: float, zone: tzinfo | None) -> str:
+    return f"{datetime.fromtimestamp(at, zone):%m-%d %H:%M}"
 
 
 def _wrapped(text: str, width: int, *, style: str = "", indent: str = "") -> list[Content]:

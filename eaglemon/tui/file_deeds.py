@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eaglemon.app.api import Eaglemon, LocalFiles
+from eaglemon.app.api import Eaglemon, Experiments, LocalFiles
 from eaglemon.core.units import plural
 from eaglemon.core.views import ServerView
 from eaglemon.errors import EaglemonError
@@ -26,12 +26,14 @@ class FileDeeds:
         self._console = console
         self._files = files
 
-    def list_profiles(self) -> None:
-        """Show the profiles."""
+    def list_profiles(self, experiments: Experiments | None) -> None:
+        """Show the profiles, with what ``experiments`` know of them."""
         host = self._app.scene().host
         hosts = [spec.name for spec in self._console.hosts()]
         chosen = host or (hosts[0] if hosts else None)
-        self._app.open_screen(ProfilesScreen(self._console, self._app.settings, host=chosen))
+        self._app.open_screen(
+            ProfilesScreen(self._console, self._app.settings, host=chosen, experiments=experiments)
+        )
 
     def show_draft(self, server: ServerView) -> None:
         """Show the draft of a server."""

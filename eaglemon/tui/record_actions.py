@@ -55,3 +55,30 @@ LOG_ACTIONS: tuple[Action, ...] = (
         "log",
     ),
 )
+
+RUN_ACTIONS: tuple[Action, ...] = (
+    action(
+        "mark",
+        "m",
+        "mark",
+        "Mark a run; two marked ones are compared (also space)",
+        why.on_run,
+        "runs",
+    ),
+    action(
+        "report",
+        "E",
+        "report",
+        "Write the report of the run into a file of its own",
+        why.on_run,
+        "runs",
+    ),
+    action(
+        "resume",
+        "C",
+        "resume",
+        "Go on with the experiment that was cut off",
+        why.resume,
+        "runs",
+    ),
+)

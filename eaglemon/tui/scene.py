@@ -37,6 +37,10 @@ class Scene:
     """An experiment begun here is under way."""
     profile_file: bool = False
     """The profile under the cursor has a file that can be edited."""
+    run: str | None = None
+    """The measured run under the cursor."""
+    cut_off: bool = False
+    """That run has no end: its console was killed, or it is under way."""
 
 
 def state_of(snapshot: Snapshot, host: str | None) -> LinkState | None:
@@ -49,6 +53,12 @@ WhyNot = Callable[[Scene], str | None]
 """Returns why an action cannot be carried out, ``None`` when it can."""
 
 _OPENING = "the console is still opening: try again in a moment"
+
+HAVE_TEXT = frozenset({"log", "runs", "experiment", "profiles"})
+"""Screens with a text of their own to copy."""
+
+SORTED = frozenset({"fleet", "runs", "profiles"})
+"""Screens whose rows can be put in another order."""
 
 LISTS = frozenset({"fleet", "runs", "profiles"})
 """Screens whose rows can be filtered."""
@@ -82,8 +92,32 @@ def with_server(scene: Scene) -> str | None:
 
 
 def copy(scene: Scene) -> str | None:
-    """Needs a server, or a log."""
-    return None if scene.screen == "log" else with_server(scene)
+    """Needs a server, or a screen with something of its own."""
+    return None if scene.screen in HAVE_TEXT else with_server(scene)
+
+
+def on_run(scene: Scene) -> str | None:
+    """Needs a run under the cursor."""
+    if scene.screen != "runs":
+        return "only in the list of runs: open it with u"
+    return None if scene.run else "no run is selected"
+
+
+def resume(scene: Scene) -> str | None:
+    """Needs a run that was cut off, and nothing under way."""
+    missing = on_run(scene)
+    if missing:
+        return missing
+    if scene.read_only:
+        return "this console is read-only: start it without --read-only to run experiments"
+    if scene.experimenting:
+        return "an experiment is under way: open it with b"
+    return None if scene.cut_off else f"{scene.run} has ended: only one that was cut off goes on"
+
+
+def sort(scene: Scene) -> str | None:
+    """Needs a list that can be sorted."""
+    return None if scene.screen in SORTED else "nothing to sort here: servers, runs and profiles"
 
 
 def with_host(scene: Scene) -> str | None:

@@ -3,17 +3,26 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from eaglemon.core.experiment import Arm, ExperimentPlan, Leg, flag_differences
 from eaglemon.core.experiment_machine import State
-from eaglemon.core.experiment_records import ExperimentRecord, ExperimentSummary
+from eaglemon.core.experiment_records import ExperimentRecord, ExperimentSummary, Startup
 from eaglemon.core.experiment_views import ExperimentView, LaneView, Outlook
 from eaglemon.core.probe import Spread
 from eaglemon.core.profiles import Profile
+from eaglemon.core.run_comparison import (
+    PastMeasurement,
+    ProfileHistory,
+    RunComparison,
+    compare_runs,
+)
 from eaglemon.core.stats import Interval
 from eaglemon.core.sweep import Skipped
 from eaglemon.core.verdict import ArmFigures, Comparison, Findings, Verdict
 from eaglemon.errors import UsageError
+from eaglemon.io.files import write_new
+from tests.stats.trials import trial
 from tests.tui import snapshots
 from tests.tui.fake_console import BASELINE, EAGLE3
 
@@ -78,6 +87,15 @@ def running(**changes: object) -> ExperimentView:
     return replace(view, **changes)  # type: ignore[arg-type]
 
 
+def _measured(record: ExperimentRecord) -> ExperimentRecord:
+    faster = 1.3 if record is RECORD else 1.0
+    trials = tuple(
+        trial(0, number, [90.0 * faster + n for n in range(9)])
+        for number in range(record.plan.rounds)
+    )
+    return replace(record, trials=trials, failures={1: "oom: out of memory"})
+
+
 class FakeExperiments:
     """Answers for the console; ``calls`` are noted as tuples."""
 
@@ -85,6 +103,7 @@ class FakeExperiments:
         self.known = {view.plan.id: view for view in views}
         self.calls: list[tuple[object, ...]] = []
         self.hang = False
+        self.runs = [("ab-1", RECORD.names), ("sweep-2", ("steps 3", "steps 5"))]
 
     def arm(
         self, text: str, host: str, settings: Mapping[str, str] | None = None, *, name: str = ""
@@ -108,7 +127,30 @@ class FakeExperiments:
         raise UsageError(f"no sweep of {profile} on {host}: {settings} {steps} {topk}")
 
     async def begin_again(self, text: str = "") -> str:
-        raise UsageError(f"no experiment {text!r} was cut off")
+        if text != "ab-cut":
+            raise UsageError(f"no experiment {text!r} was cut off")
+        self.calls.append(("resume", text))
+        self.known[text] = ExperimentView(plan=replace(PLAN, id=text))
+        return text
+
+    async def compare(self, one: str, other: str) -> RunComparison:
+        self.calls.append(("compare", one, other))
+        records = [await self.record(name) for name in (one, other)]
+        return compare_runs(*(_measured(record) for record in records), draws=50)
+
+    async def write_report(self, text: str, folder: Path) -> Path:
+        self.calls.append(("report", text))
+        return write_new(folder, text, ".html", "a report")
+
+    async def profile_history(self, profile: str) -> ProfileHistory:
+        start = Startup(
+            server_id="s", host="h200-a", profile=profile, digest="d", engine="sglang",
+            launched_at=snapshots.AT - 7200, ready_s=301.0,
+        )  # fmt: skip
+        past = PastMeasurement(
+            run="ab-1", arm=profile, at=snapshots.AT - 3600, accept_length=2.81, decode_tok_s=141.3
+        )
+        return ProfileHistory(starts=(start,), measured=(past,))
 
     def new_id(self, kind: str) -> str:
         return f"{kind}-new"
@@ -152,17 +194,20 @@ class FakeExperiments:
                 hosts=("h200-a",),
                 created_at=snapshots.AT - 3600,
                 ended_at=snapshots.AT - 600,
-                outcome="done",
+                outcome="" if run == "ab-cut" else "done",
                 trials=4,
                 requests=64,
             )
-            for run, arms in (("ab-1", RECORD.names), ("sweep-2", ("steps 3", "steps 5")))
+            for run, arms in self.runs
         ]
 
     async def record(self, text: str) -> ExperimentRecord:
-        if text != "ab-1":
+        if text not in {"ab-1", "ab-0", "ab-cut"}:
             raise UsageError(f"no run {text!r}")
-        return RECORD
+        earlier = replace(
+            RECORD, plan=replace(PLAN, id=text), created_at=RECORD.created_at - 86_400
+        )
+        return RECORD if text == "ab-1" else earlier
 
     async def findings(self, record: ExperimentRecord) -> Findings:
         return FINDINGS

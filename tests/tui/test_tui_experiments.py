@@ -113,7 +113,7 @@ async def test_runs_are_filtered_and_read() -> None:
     async with opened(snapshots.FLEET, experiments=FakeExperiments()) as console:
         await console.press("u")
         assert "1.57 x" in console.text()
-        assert "eaglemon report ab-1" in console.text()
+        assert "E writes the report" in console.text()
         await console.press("j")
         assert "no run 'sweep-2'" in console.text()
         await console.press("slash", *"eagle", "enter")

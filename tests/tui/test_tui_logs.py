@@ -117,3 +117,16 @@ def test_ten_million_lines_are_bounded_and_quick() -> None:
     assert buffer.shown == [line for line in batch[-MAX_LINES:] * 11 if "7 " in line][-MAX_LINES:]
     # Ten million lines in two minutes would be more than any server writes.
     assert took_s < 120
+
+
+async def test_a_frozen_log_is_collected_and_shown_later() -> None:
+    async with opened(READY, logs=MANY) as console:
+        await console.press("l", "p")
+        log = console.screen.query_one(LogView)
+        before = console.text()
+        log.add(["written while frozen"])
+        await console.settle()
+        assert console.text() == before
+        await console.press("p")
+        assert "written while frozen" in console.text()
+        assert "1 001 lines" in console.text()

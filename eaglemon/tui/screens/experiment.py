@@ -7,12 +7,15 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 
 from eaglemon.app.api import Experiments
+from eaglemon.core.experiment_views import ExperimentView
 from eaglemon.core.views import ServerView, Snapshot
 from eaglemon.tui import experiment_panels as panels
 from eaglemon.tui.columns import lines
 from eaglemon.tui.screens.base import ConsoleScreen
 from eaglemon.tui.settings import Settings
 from eaglemon.tui.widgets.text_panel import TextPanel, set_title
+
+COPIED_WIDTH = 160
 
 
 class ExperimentScreen(ConsoleScreen):
@@ -29,6 +32,7 @@ class ExperimentScreen(ConsoleScreen):
         self._experiments = experiments
         self._server: ServerView | None = None
         self._snapshot = Snapshot(at=0.0)
+        self._view: ExperimentView | None = None
         self._course = VerticalScroll(id="course", classes="panel")
         self._course_lines = TextPanel()
         self._figures = VerticalScroll(id="figures", classes="panel")
@@ -53,8 +57,10 @@ class ExperimentScreen(ConsoleScreen):
 
     def show(self, snapshot: Snapshot) -> None:
         """Draw the experiment as it stands."""
-        self._snapshot = snapshot
-        view = self._experiments.view(self.experiment)
+        if snapshot is not self._snapshot or self._view is None:
+            # The same snapshot again means a picture that is frozen, or drawn for another width.
+            self._view = self._experiments.view(self.experiment)
+        self._snapshot, view = snapshot, self._view
         width = self.size.width - 6
         if width <= 0:
             return
@@ -65,11 +71,24 @@ class ExperimentScreen(ConsoleScreen):
         server_id = lane.server_id if lane is not None else None
         self._server = snapshot.server(server_id) if server_id else None
         self._course_lines.show(lines(panels.course(view, snapshot, width)))
+        self._figure_lines.show(lines(self._figure_rows(view, width)))
+
+    def copied(self) -> tuple[str, str]:
+        """Return course and figures as text."""
+        view = self._view
+        if view is None:
+            return "", ""
+        rows = panels.course(view, self._snapshot, COPIED_WIDTH)
+        rows += self._figure_rows(view, COPIED_WIDTH)
+        return "\n".join(row.plain.rstrip() for row in rows), "course and figures"
+
+    @staticmethod
+    def _figure_rows(view: ExperimentView, width: int) -> list[Content]:
         names = [arm.name for arm in view.plan.arms]
         rows = panels.figures_table(names, view.findings, view.failures, width)
         rows += [Content(""), *panels.ratio_chart(names, view.findings, width)]
         rows += [Content(""), *panels.verdict_lines(names, view.findings, width)]
-        self._figure_lines.show(lines(rows))
+        return rows
 
     def on_resize(self) -> None:
         """Lines are made for a width."""

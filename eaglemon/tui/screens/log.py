@@ -15,6 +15,7 @@ from eaglemon.core.views import LogBatch, ServerView, Snapshot
 from eaglemon.errors import EaglemonError, HostError
 from eaglemon.tui import log_target, panels
 from eaglemon.tui.log_hits import MOST_HITS
+from eaglemon.tui.scene import Scene
 from eaglemon.tui.screens.base import ConsoleScreen
 from eaglemon.tui.settings import Settings
 from eaglemon.tui.widgets.log_view import MAX_LINES
@@ -77,6 +78,11 @@ class LogScreen(ConsoleScreen):
     def filtered(self) -> bool:
         """A line for a text is shown."""
         return bool(self._prompt.display)
+
+    def show_frame(self, snapshot: Snapshot, scene: Scene) -> None:
+        """Draw status and key line; a frozen picture has a log that stands still."""
+        super().show_frame(snapshot, scene)
+        self._log.freeze(frozen=scene.paused)
 
     def current_server(self) -> ServerView | None:
         """Return the server whose log this is."""

@@ -2,23 +2,24 @@
 
 from typing import ClassVar
 
-from textual.app import ComposeResult
-from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
-from textual.widgets import Input
 
-from eaglemon.app.api import Eaglemon
+from eaglemon.app.api import Eaglemon, Experiments
 from eaglemon.core.profiles import Profile
-from eaglemon.core.views import ServerView, Snapshot
+from eaglemon.core.run_comparison import ProfileHistory
 from eaglemon.errors import EaglemonError
 from eaglemon.tui import launch_form
 from eaglemon.tui.columns import joined, left, lines, wrapped
-from eaglemon.tui.screens.base import ConsoleScreen
+from eaglemon.tui.experiment_panels import history_lines
+from eaglemon.tui.screens.listing import ListScreen
 from eaglemon.tui.settings import Settings
 from eaglemon.tui.widgets.row_list import Row, RowList
-from eaglemon.tui.widgets.text_panel import TextPanel, set_title
+from eaglemon.tui.widgets.text_panel import set_title
 
 _LABEL_WIDTH = 13
+
+
+SORTS = ("by name", "by engine", "by model")
 
 
 class ProfileList(RowList):
@@ -28,6 +29,8 @@ class ProfileList(RowList):
         super().__init__(id="profiles")
         self._api = api
         self._wanted = ""
+        self.order = 0
+        self.reverse = False
 
     def show(self, wanted: str) -> None:
         """Show the profiles whose name, engine or model contains ``wanted``."""
@@ -41,7 +44,7 @@ class ProfileList(RowList):
             for number, problem in enumerate(self._api.profile_problems())
         ]
         name = max(12, min(36, width - 26))
-        for profile in self._api.profiles():
+        for profile in self._sorted():
             text = f"{profile.name} {profile.engine} {profile.model}".lower()
             if self._wanted not in text:
                 continue
@@ -53,49 +56,46 @@ class ProfileList(RowList):
             rows.append(Row("empty", Content.styled(text, "$quiet"), selectable=False))
         return None, rows
 
+    def _sorted(self) -> list[Profile]:
+        profiles = list(self._api.profiles())
+        if self.order:
+            profiles.sort(key=lambda one: one.engine if self.order == 1 else one.model)
+        return profiles[::-1] if self.reverse else profiles
 
-class ProfilesScreen(ConsoleScreen):
+
+class ProfilesScreen(ListScreen):
     """The list on the left, the selected profile on the right."""
 
     NAME = "profiles"
     TABS: ClassVar[tuple[str, ...]] = ("Profiles", "Details")
     SHORT_TABS: ClassVar[tuple[str, ...]] = ("Prof", "Details")
     GROUPS: ClassVar[tuple[tuple[str, ...], ...]] = (("profiles",), ("details",))
+    PANELS = "profile-panels"
+    DETAILS = "details"
+    FILTER = "part of a name, engine or model"
 
-    def __init__(self, api: Eaglemon, settings: Settings, *, host: str | None) -> None:
-        super().__init__(settings)
+    def __init__(
+        self,
+        api: Eaglemon,
+        settings: Settings,
+        *,
+        host: str | None,
+        experiments: Experiments | None = None,
+    ) -> None:
+        self._list = ProfileList(api)
+        super().__init__(self._list, settings)
         self._api = api
         self._host = host
-        self._list = ProfileList(api)
-        self._details = VerticalScroll(id="details", classes="panel")
-        self._lines = TextPanel()
-        self._filter = Input(placeholder="part of a name, engine or model", id="filter")
-
-    def compose_panels(self) -> ComposeResult:
-        """Yield list, details and filter."""
-        with Horizontal(id="profile-panels"):
-            yield self._list
-            with self._details:
-                yield self._lines
-        yield self._filter
+        self._experiments = experiments
+        self._history: tuple[str, ProfileHistory] | None = None
+        """Of the profile by that name."""
 
     def on_mount(self) -> None:
         """Name the panels."""
         super().on_mount()
-        self._list.add_class("panel")
-        self._filter.display = False
-        set_title(self._list, "Profiles")
+        self._name_list()
         set_title(self._details, "What it starts")
         self.draw_again()
-
-    @property
-    def filtered(self) -> bool:
-        """The filter line is shown."""
-        return bool(self._filter.display)
-
-    def current_server(self) -> ServerView | None:
-        """Profiles are not servers."""
-        return None
 
     def current_host(self) -> str | None:
         """Return the host that commands are shown for."""
@@ -110,60 +110,46 @@ class ProfilesScreen(ConsoleScreen):
         profile = self._profile()
         return None if profile is None else profile.source
 
-    def show(self, snapshot: Snapshot) -> None:
-        """Nothing here depends on what is now."""
-
     def draw_again(self) -> None:
         """Draw profiles that may have changed."""
-        self._list.show(self._filter.value)
-        self._draw()
+        self.refilter(self._filter.value)
+        self.draw()
 
-    def ask_filter(self) -> None:
-        """Let a filter be typed."""
-        self._filter.display = True
-        self._filter.focus()
+    def refilter(self, wanted: str) -> None:
+        """Show the profiles whose name, engine or model contains ``wanted``."""
+        self._list.show(wanted)
 
-    def clear_filter(self) -> bool:
-        """Remove the filter; return whether there was one."""
-        had = self.filtered
-        self._filter.value = ""
-        self._filter.display = False
-        self._list.focus()
-        return had
+    def moved_to(self, key: str | None) -> None:
+        """Show the profile or the problem under the cursor."""
+        self.draw()
+        profile = self._profile()
+        if profile is not None and self._experiments is not None:
+            self.run_worker(self._recall(profile.name), group="history", exclusive=True)
 
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter while typing."""
-        event.stop()
-        self._list.show(event.value)
+    def sort(self, step: int) -> str:
+        """Sort by the next (1) or previous (-1) thing; return by what."""
+        self._list.order = (self._list.order + step) % len(SORTS)
+        return self._resort()
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Keep the filter and go back to the list."""
-        event.stop()
-        self.switch_tab(0)
+    def invert(self) -> str:
+        """Turn the order round."""
+        self._list.reverse = not self._list.reverse
+        return self._resort()
 
-    def on_row_list_moved(self, event: RowList.Moved) -> None:
-        """Show what is under the cursor."""
-        event.stop()
-        self._draw()
-        self.post_message(self.SelectionChanged())
+    def copied(self) -> tuple[str, str]:
+        """Return the command line of the profile under the cursor."""
+        profile = self._profile()
+        if profile is None or self._host is None:
+            return "", ""
+        try:
+            line = self._api.plan(profile.name, self._host).shell_line
+        except EaglemonError:
+            return "", ""
+        return line, f"the command line of {profile.name}"
 
-    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
-        """On a narrow terminal the details have a tab of their own."""
-        event.stop()
-        self.switch_tab(1)
-
-    def on_resize(self) -> None:
-        """Lines are made for a width."""
-        self.call_after_refresh(self._draw)
-
-    def _profile(self) -> Profile | None:
-        kind, _, name = (self._list.cursor_key or "").partition("/")
-        if kind != "profile":
-            return None
-        return next((p for p in self._api.profiles() if p.name == name), None)
-
-    def _draw(self) -> None:
-        width = (self.size.width // 2 if self.has_class("-wide") else self.size.width) - 6
+    def draw(self) -> None:
+        """Draw the profile or the problem under the cursor."""
+        width = self.details_width
         if width <= 0:
             return
         kind, _, name = (self._list.cursor_key or "").partition("/")
@@ -173,9 +159,37 @@ class ProfilesScreen(ConsoleScreen):
             found = problems[int(name)]
             rows = _entry("file", found.where, width) + _entry("wrong", found.message, width)
             rows += _entry("next", found.hint, width) if found.hint else []
-            self._lines.show(lines(rows))
+            self.show_lines(lines(rows))
         elif profile is not None:
-            self._lines.show(lines(self._about(profile, width)))
+            rows = self._about(profile, width)
+            if self._history is not None and self._history[0] == profile.name:
+                rows += history_lines(self._history[1], width, self._settings.zone)
+            self.show_lines(lines(rows))
+
+    def _name_list(self) -> None:
+        turned = ", turned round" if self._list.reverse else ""
+        set_title(self._list, f"Profiles ─ {SORTS[self._list.order]}{turned}")
+
+    def _resort(self) -> str:
+        self._name_list()
+        self._list.rebuild()
+        return f"profiles {SORTS[self._list.order]}{', turned round' if self._list.reverse else ''}"
+
+    async def _recall(self, name: str) -> None:
+        if self._experiments is None:
+            return
+        try:
+            self._history = (name, await self._experiments.profile_history(name))
+        except EaglemonError as error:
+            self.notify(f"the history of {name}: {error}", severity="warning", markup=False)
+            return
+        self.draw()
+
+    def _profile(self) -> Profile | None:
+        kind, _, name = (self._list.cursor_key or "").partition("/")
+        if kind != "profile":
+            return None
+        return next((p for p in self._api.profiles() if p.name == name), None)
 
     def _about(self, profile: Profile, width: int) -> list[Content]:
         rows = [Content.styled(profile.name, "bold")]

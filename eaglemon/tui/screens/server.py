@@ -14,6 +14,7 @@ from eaglemon.errors import EaglemonError
 from eaglemon.tui import panels
 from eaglemon.tui.acceptance_panels import accept_line, acceptance, speeds
 from eaglemon.tui.columns import lines
+from eaglemon.tui.scene import Scene
 from eaglemon.tui.screens.base import ConsoleScreen
 from eaglemon.tui.settings import Settings
 from eaglemon.tui.widgets.log_view import LogView
@@ -96,6 +97,11 @@ class ServerScreen(ConsoleScreen):
         set_title(self._probe, "Probe")
         set_title(self._speed, "Throughput")
         self.run_worker(self._follow_log(), group="log", exclusive=True)
+
+    def show_frame(self, snapshot: Snapshot, scene: Scene) -> None:
+        """Draw status and key line; a frozen picture has a log that stands still."""
+        super().show_frame(snapshot, scene)
+        self._log.freeze(frozen=scene.paused)
 
     def current_server(self) -> ServerView | None:
         """Return this screen's server as last shown."""

@@ -50,6 +50,7 @@ class LogView(ScrollView, can_focus=True):
         self._timer: Timer | None = None
         self._dropped = 0
         self._ended = False
+        self._frozen = False
         self._following = True
         self._hits = Hits("")
         self._place: int | None = None
@@ -81,10 +82,18 @@ class LogView(ScrollView, can_focus=True):
             self._waiting.append(line)
             self._unseen += 1
         self._dropped += dropped
+        if self._frozen:
+            return
         if self._flush_s <= 0:
             self.flush()
         elif self._timer is None:
             self._timer = self.set_timer(self._flush_s, self.flush)
+
+    def freeze(self, *, frozen: bool) -> None:
+        """Keep the picture while lines are collected, or draw what has come meanwhile."""
+        if frozen != self._frozen:
+            self._frozen = frozen
+            self.flush()
 
     def end(self, reason: str = "") -> None:
         """Say that no more lines will come, and why where that is an error."""
@@ -96,6 +105,8 @@ class LogView(ScrollView, can_focus=True):
     def flush(self) -> None:
         """Draw what has been collected."""
         self._timer = None
+        if self._frozen:
+            return
         if self._waiting:
             # Cleaned here, so that lines which nobody will see cost nothing.
             batch = [clean(line) for line in self._waiting]
