@@ -81,7 +81,7 @@ def check(
         device=model.device,
         seconds=time.perf_counter() - started,
         feature_bytes=material.feature_bytes,
-        notes=material.notes,
+        notes=(*material.notes, *_outside(model)),
     )
 
 
@@ -91,6 +91,14 @@ def known_tokens(model: DraftModel) -> torch.Tensor:
     ids = target_ids(model)
     known[ids[(ids >= 0) & (ids < known.numel())]] = True
     return known
+
+
+def _outside(model: DraftModel) -> tuple[str, ...]:
+    ids, size = target_ids(model), model.settings.vocabulary
+    outside = int(((ids < 0) | (ids >= size)).sum())
+    if not outside:
+        return ()
+    return (f"d2t maps {outside} of {ids.numel()} draft ids outside of the target's {size}",)
 
 
 def target_ids(model: DraftModel) -> torch.Tensor:

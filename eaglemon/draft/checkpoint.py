@@ -222,7 +222,9 @@ def _sharded(index: Path) -> dict[str, TensorInfo]:
 
 
 def _foreign(path: Path, prefix: bytes) -> ConfigError:
-    if prefix[:2] == b"PK" or prefix[:1] == b"\x80":
+    # A header's length can begin with the byte of a pickle; it goes on with zeros.
+    pickled = prefix[:1] == b"\x80" and any(prefix[3:8])
+    if prefix[:2] == b"PK" or pickled:
         return ConfigError(f"{path}: a pickle with the name of a safetensors file")
     if prefix == b"version ":
         return ConfigError(

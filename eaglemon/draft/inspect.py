@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from eaglemon.core.draft_views import InspectView
 from eaglemon.core.problems import Problem
@@ -77,13 +78,26 @@ def inspect(
     places = [(key, ids_at(draft.config, key)) for key in _ID_KEYS]
     found = tuple((key, ids) for key, ids in places if ids is not None)
     problems += id_problems(found, captured, shape)
+    problems += [
+        Problem(
+            where=key,
+            message="is no list of whole numbers: engines fail or fall back to their default",
+            hint="write the ids with 'eaglemon draft set-layers'",
+        )
+        for key, ids in places
+        if ids is None and _has(draft.config, key)
+    ]
     architectures = draft.config.get("architectures")
     coverage = None
     if token_counts and settings is not None:
         coverage = coverage_of(draft, roles, settings, token_counts)
     return InspectView(
         folder=str(folder),
-        architecture=str(architectures[0]) if isinstance(architectures, list) else "unknown",
+        architecture=(
+            str(architectures[0])
+            if isinstance(architectures, list) and architectures
+            else "unknown"
+        ),
         layout=_layout(draft.tensors),
         attention="mla" if uses_mla(draft.tensors) else "llama",
         parameters=sum(
@@ -160,7 +174,8 @@ def _settings(draft: Checkpoint, problems: list[Problem]) -> DraftSettings | Non
     try:
         return settings_of(draft.config)
     except ConfigError as error:
-        problems.append(Problem(where="config.json", message=error.message, hint=error.hint))
+        message = error.message.removeprefix("config.json: ")
+        problems.append(Problem(where="config.json", message=message, hint=error.hint))
         return None
 
 
@@ -168,8 +183,16 @@ def _captured(draft: Checkpoint, settings: DraftSettings, problems: list[Problem
     try:
         return captured_layers(draft, settings)
     except ConfigError as error:
-        problems.append(Problem(where="fc.weight", message=error.message, hint=error.hint))
+        message = error.message.removeprefix(f"{draft.folder}: ")
+        problems.append(Problem(where="fc", message=message, hint=error.hint))
         return None
+
+
+def _has(config: Mapping[str, Any], path: str) -> bool:
+    value: object = config
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value is not None
 
 
 def _layout(names: Mapping[str, object]) -> str:
