@@ -171,27 +171,26 @@ async def _open(
         return
     profiles = await asyncio.to_thread(files.read)
     session = await asyncio.to_thread(importlib.import_module, "eaglemon.cli.session")
-    shared = await asyncio.to_thread(importlib.import_module, "eaglemon.cli.experiment_session")
-
-    await asyncio.to_thread(app.load_actions)
 
     async def ask(question: HostQuestion) -> str | None:
         return await ask_on(app, question)
 
-    async with (
-        session.open_console(late.hosts(), profiles, ask=ask) as console,
-        shared.open_experiments(console) as experiments,
-    ):
+    async with session.open_console(late.hosts(), profiles, ask=ask) as console:
         late.arrive(console)
-        app.take_experiments(experiments)
-        # What is loaded stays: looking through all of it again and again for garbage held up
-        # keys by 50 ms.
-        gc.freeze()
-        writing = _begin(console, path) if path else None
-        await gone
-        if writing is not None:
-            await _end(writing)
-        await experiments.close()
+        # The rest is loaded while hosts are being connected to.
+        name = "eaglemon.cli.experiment_session"
+        shared = await asyncio.to_thread(importlib.import_module, name)
+        await asyncio.to_thread(app.load_actions)
+        async with shared.open_experiments(console) as experiments:
+            app.take_experiments(experiments)
+            # What is loaded stays: looking through all of it again and again for garbage held
+            # up keys by 50 ms.
+            gc.freeze()
+            writing = _begin(console, path) if path else None
+            await gone
+            if writing is not None:
+                await _end(writing)
+            await experiments.close()
     for problem in profiles.problems:
         # The message in the console is gone with it.
         diagnostics.warn(str(problem))
