@@ -23,6 +23,7 @@ from eaglemon.app.local_files import ConfigFiles
 from eaglemon.cli import diagnostics
 from eaglemon.cli.invocation import Invocation, host_option
 from eaglemon.core.hosts import HostQuestion, HostSpec
+from eaglemon.core.terminal import ANNOUNCEMENTS
 from eaglemon.errors import EXIT_FAILED, EXIT_OK, EaglemonError, UsageError
 from eaglemon.io.host_config import LOCAL
 from eaglemon.io.paths import user_config_folder
@@ -47,7 +48,14 @@ ascii_option = click.option(
     envvar="EAGLEMON_ASCII",
     help="Draw with ASCII alone; the default where the locale is not UTF-8.",
 )
-
+notify_option = click.option(
+    "--notify",
+    "announces",
+    type=click.Choice(ANNOUNCEMENTS),
+    default="auto",
+    envvar="EAGLEMON_NOTIFY",
+    help="When a long job ends: the bell, a notification (OSC 9), both, none; auto by terminal.",
+)
 
 Load = Callable[[], "ProfileStore"]
 
@@ -58,6 +66,8 @@ class Look:
 
     theme: str | None = None
     ascii_only: bool = False
+    announces: str = "auto"
+    """How the terminal is told of the end of a long job."""
     recorded: Path | None = None
     """Where what is seen is written too."""
 
@@ -67,6 +77,7 @@ class Look:
 @host_option
 @theme_option
 @ascii_option
+@notify_option
 @click.option(
     "--record",
     "recorded",
@@ -81,6 +92,7 @@ def command(
     hosts: tuple[str, ...] = (),
     theme: str | None = None,
     ascii_only: bool = False,
+    announces: str = "auto",
     recorded: Path | None = None,
 ) -> int:
     """Open the terminal console on hosts, or on all configured ones."""
@@ -89,7 +101,8 @@ def command(
     require_room(otherwise="eaglemon status")
     asked = invocation.hosts((*names, *hosts))
     with diagnostics.library_log():
-        look = Look(theme=theme, ascii_only=ascii_only or not speaks_utf8(), recorded=recorded)
+        ascii_only = ascii_only or not speaks_utf8()
+        look = Look(theme=theme, ascii_only=ascii_only, announces=announces, recorded=recorded)
         named = bool(names or hosts) or any(spec.source != LOCAL.source for spec in asked)
         load = partial(_load_profiles, invocation.config)
         return asyncio.run(show_console(asked, load, look, first_run=not named))
@@ -139,6 +152,7 @@ async def show_console(
         themes=themes(),
         theme=look.theme if look else None,
         ascii_only=look.ascii_only if look else not speaks_utf8(),
+        announces=look.announces if look else "auto",
         theme_source=themes,
         read_only=is_read_only(),
         opening=True,

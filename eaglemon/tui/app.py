@@ -98,6 +98,7 @@ class ConsoleApp(TerminalApp):
         zone: tzinfo | None = None,
         pace: Pace | None = None,
         ascii_only: bool = False,
+        announces: str = "auto",
         theme_source: ThemeSource | None = None,
         opening: bool = False,
         first_run: bool = False,
@@ -106,7 +107,7 @@ class ConsoleApp(TerminalApp):
         self._theme_texts = dict(themes or {})
         self._own_themes, theme_problems = parse_themes(themes or {})
         self._complaints = [str(problem) for problem in theme_problems]
-        super().__init__(ascii_only=ascii_only)
+        super().__init__(ascii_only=ascii_only, announces=announces)
         self.console_api = console
         self.settings = Settings(title=title, read_only=read_only, zone=zone, pace=pace or Pace())
         self.animation_level = "none"
@@ -309,10 +310,9 @@ class ConsoleApp(TerminalApp):
     ) -> None:
         """Say that a long job has ended, also to somebody who looks elsewhere.
 
-        The bell marks the window; terminals that know OSC 9 show the text as a notification.
+        The terminal is told as ``announces`` says (see ``announcing``).
         """
         self.say(text, severity=severity)
-        self.bell()
         self.tell_terminal(text)
 
     def console_screen(self) -> ConsoleScreen | None:

@@ -1,5 +1,6 @@
 """The part of the application that is about the terminal itself: what is sent to it, and how."""
 
+import os
 from collections.abc import Sequence
 
 from rich.console import RenderableType
@@ -8,15 +9,17 @@ from textual.driver import Driver
 from textual.filter import LineFilter
 from textual.geometry import Size
 
+from eaglemon.tui.announcing import announcement
 from eaglemon.tui.ascii_only import AsciiOnly
-from eaglemon.tui.columns import plain
 from eaglemon.tui.sparing_driver import SparesTerminal, sparing
 
 
 class TerminalApp(App[None]):
     """An application that sends only what changed, with ASCII alone where that is wanted."""
 
-    def __init__(self, *, ascii_only: bool = False) -> None:
+    def __init__(self, *, ascii_only: bool = False, announces: str = "auto") -> None:
+        """``announces`` is one of ``eaglemon.core.terminal.ANNOUNCEMENTS``."""
+        self._announces = announces
         self._own_filters = (AsciiOnly(),) if ascii_only else ()
         self._drawn_size: Size | None = None
         super().__init__()
@@ -59,6 +62,7 @@ class TerminalApp(App[None]):
         super().exit(result, return_code, message)
 
     def tell_terminal(self, text: str) -> None:
-        """Let terminals that know OSC 9 show ``text`` as a notification."""
-        if self._driver is not None:
-            self._driver.write(f"\x1b]9;{plain(text)}\x07")
+        """Let the terminal ring or show ``text`` as a notification, whichever was chosen."""
+        sequence = announcement(text, self._announces, os.environ)
+        if sequence and self._driver is not None and not self.is_headless:
+            self._driver.write(sequence)
