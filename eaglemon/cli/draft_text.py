@@ -7,6 +7,7 @@ from eaglemon.core.draft_views import (
     CaptureOutlook,
     CheckView,
     InspectView,
+    RoundFigures,
     SearchView,
 )
 from eaglemon.core.units import UNKNOWN, count, length, memory, percent
@@ -63,6 +64,7 @@ def check_lines(view: CheckView) -> list[str]:
     error = f"+- {view.accept_length_se:.2f}"
     return [
         f"fed with [{', '.join(view.wiring)}]: accept length {length(view.accept_length)} {error}",
+        *_as_served(view.served),
         *columns(table, right=frozenset({0, 1, 2, 3, 4})),
         ", ".join(
             (
@@ -77,6 +79,19 @@ def check_lines(view: CheckView) -> list[str]:
         ),
         *(f"note: {note}" for note in view.notes),
         "",
+    ]
+
+
+def _as_served(view: RoundFigures | None) -> list[str]:
+    if view is None:
+        return []
+    error = f"+- {view.accept_length_se:.2f}"
+    steps = " ".join(f"{100 * share:.1f}" for share in view.survival)
+    return [
+        (
+            f"as a server counts: accept length {length(view.accept_length)} {error}, "
+            f"survival {steps} % over {view.rounds} rounds"
+        )
     ]
 
 

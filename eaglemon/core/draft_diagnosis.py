@@ -48,12 +48,12 @@ def diagnose_draft(known: DraftEvidence) -> DraftDiagnosis:
         captured=capture.slots if capture else None,
         trained=trained,
         target_layers=known.inspect.target_layers,
-        offline=right.survival if right else (),
-        offline_as_served=as_served.survival if as_served else (),
+        offline=right.served_survival if right else (),
+        offline_as_served=as_served.served_survival if as_served else (),
         served=known.served.survival if known.served else (),
         overhead=overhead,
         accept_length=known.served.accept_length if known.served else None,
-        available_length=right.accept_length if right else None,
+        available_length=right.served_length if right else None,
     )
 
 
@@ -66,7 +66,7 @@ def _capture_in_use(known: DraftEvidence) -> Capture | None:
 
     def distance(capture: Capture) -> float:
         view = _check_of(known.checks, capture.slots)
-        return abs(view.survival[0] - first) if view else 1.0
+        return abs(view.served_survival[0] - first) if view else 1.0
 
     return min(known.captures, key=distance, default=None)
 
@@ -142,8 +142,8 @@ def _wiring(
     ]
     if right is not None and as_served is not None:
         evidence.append(
-            f"offline accept length {right.accept_length:.2f} with them, "
-            f"{as_served.accept_length:.2f} with the layers served"
+            f"offline accept length {right.served_length:.2f} with them, "
+            f"{as_served.served_length:.2f} with the layers served"
         )
     if known.served is not None and known.served.accept_length is not None:
         evidence.append(f"served accept length {known.served.accept_length:.2f}")
@@ -251,16 +251,17 @@ def _norms(known: DraftEvidence) -> Finding | None:
 def _serving(known: DraftEvidence, right: CheckView | None) -> Finding | None:
     """Judge a draft that is right offline with the very layers that are served, and not there."""
     served = known.served
-    if served is None or right is None or not served.survival or not right.survival:
+    if served is None or right is None or not served.survival or not right.served_survival:
         return None
-    first, step = served.survival[0], right.steps[0]
-    gap = max(SAME_STEP, 3 * step.survival_se)
-    if step.survival - first <= gap:
+    first, expected = served.survival[0], right.served_survival[0]
+    error = right.served.survival_se[0] if right.served else right.steps[0].survival_se
+    gap = max(SAME_STEP, 3 * error)
+    if expected - first <= gap:
         return None
     return Finding(
         verdict=DraftVerdict.SERVING,
         sentence=f"the layers are right, and the first step is {first:.2f} served, "
-        f"{step.survival:.2f} offline",
+        f"{expected:.2f} offline",
         evidence=(
             f"more than {gap:.2f} apart: the server feeds the draft otherwise, or other text",
         ),
@@ -274,20 +275,21 @@ def _serving(known: DraftEvidence, right: CheckView | None) -> Finding | None:
 
 def _recurrence(known: DraftEvidence, right: CheckView | None) -> Finding | None:
     served = known.served
-    if served is None or right is None or len(served.survival) < 2 or len(right.survival) < 2:
+    if served is None or right is None or len(served.survival) < 2 or len(right.steps) < 2:
         return None
-    if abs(served.survival[0] - right.survival[0]) > SAME_STEP or served.survival[0] <= 0:
+    offline = right.served_survival
+    if abs(served.survival[0] - offline[0]) > SAME_STEP or min(served.survival[0], offline[0]) <= 0:
         return None
     second = served.survival[1] / served.survival[0]
-    expected = right.steps[1].conditional
-    if expected is None or second >= _COLLAPSE * expected:
+    expected = offline[1] / offline[0]
+    if second >= _COLLAPSE * expected:
         return None
     flags = [p for p in known.inspect.problems if p.slug in {"norm-output-recurrence", "norm-flag"}]
     return Finding(
         verdict=DraftVerdict.RECURRENCE,
         sentence="the first step is as offline, the later ones collapse: recurrence mismatch",
         evidence=(
-            f"first step {served.survival[0]:.2f} served, {right.survival[0]:.2f} offline",
+            f"first step {served.survival[0]:.2f} served, {offline[0]:.2f} offline",
             f"second after first {second:.2f} served, {expected:.2f} offline",
             *(str(problem) for problem in flags),
         ),
@@ -318,7 +320,7 @@ def _useless(known: DraftEvidence) -> Finding | None:
 def _speed(known: DraftEvidence, right: CheckView | None, overhead: float | None) -> Finding:
     served = known.served
     length = served.accept_length if served else None
-    available = right.accept_length if right else None
+    available = right.served_length if right else None
     evidence = []
     if length is not None:
         evidence.append(f"served accept length {length:.2f}")

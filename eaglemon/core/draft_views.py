@@ -31,6 +31,23 @@ class StepFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoundFigures:
+    """The same run, gone through as a server does: each round begins where the last one ended.
+
+    Long accepted chains pass over easy positions, so rounds begin at hard ones more often than
+    positions are hard: a server's accept length is below the mean over all positions.
+    """
+
+    rounds: int
+    accept_length: float
+    """Tokens per round, the bonus token included."""
+    accept_length_se: float
+    survival: tuple[float, ...]
+    """Share of rounds in which the first i+1 drafts are accepted."""
+    survival_se: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckView:
     """A draft, run offline over the target's hidden states."""
 
@@ -42,8 +59,11 @@ class CheckView:
     coverage: float | None
     """Share of expected tokens that the draft's vocabulary has."""
     accept_length: float
-    """Tokens per verify step, the bonus token included: 1 + sum of survivals."""
+    """Mean over all positions, the bonus token included: 1 + sum of survivals, as trainers say."""
     accept_length_se: float
+    served: RoundFigures | None
+    """What a server at temperature 0 would reach on the same text; ``None`` where the text is too
+    short for a round."""
     sequences: int
     observations: int
     """What the standard errors count as independent: sequences, or blocks of positions."""
@@ -57,8 +77,18 @@ class CheckView:
 
     @property
     def survival(self) -> tuple[float, ...]:
-        """Survival by step, comparable with served acceptance by position."""
+        """Survival by step, over all positions."""
         return tuple(step.survival for step in self.steps)
+
+    @property
+    def served_survival(self) -> tuple[float, ...]:
+        """Survival by step as a server would count it."""
+        return self.served.survival if self.served is not None else self.survival
+
+    @property
+    def served_length(self) -> float:
+        """Accept length as a server would count it."""
+        return self.served.accept_length if self.served is not None else self.accept_length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

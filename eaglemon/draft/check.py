@@ -12,6 +12,7 @@ from eaglemon.core.draft_views import CheckView, StepFigures
 from eaglemon.draft.blocks import block_length, block_sums, ratio_error
 from eaglemon.draft.model import Chain, DraftModel, decode, join, logits, recur
 from eaglemon.draft.passages import Material, Passage
+from eaglemon.draft.rounds import Rounds, round_figures, rounds_of
 from eaglemon.draft.torch_lib import torch
 from eaglemon.errors import ConfigError
 
@@ -36,6 +37,7 @@ class _Unrolled:
     """[blocks], accepted drafts of the positions that all steps were drafted from."""
     whole: torch.Tensor
     """[blocks], how many these are."""
+    rounds: Rounds
 
 
 def check(
@@ -74,6 +76,7 @@ def check(
         coverage=covered / scored if scored else None,
         accept_length=1.0 + sum(step.survival for step in figures),
         accept_length_se=ratio_error(accepted, whole),
+        served=round_figures([passage.rounds for passage in passages]),
         sequences=len(material.passages),
         observations=int((whole > 0).sum()),
         tokens=material.tokens,
@@ -142,6 +145,7 @@ def _unroll(
         steps=counts,
         accepted=block_sums(accepted * whole, size),
         whole=block_sums(whole, size),
+        rounds=rounds_of(accepted, whole, steps, size),
     )
 
 

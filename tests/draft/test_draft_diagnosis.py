@@ -62,6 +62,7 @@ def check(slots: tuple[int, ...], survival: tuple[float, ...], coverage: float =
         coverage=coverage,
         accept_length=1 + sum(survival),
         accept_length_se=0.05,
+        served=None,
         sequences=4,
         observations=16,
         tokens=1000,
