@@ -4,13 +4,11 @@ from pathlib import Path
 
 import click
 
-from eaglemon.app.api import Eaglemon
 from eaglemon.app.experiments import ExperimentService
-from eaglemon.cli import diagnostics, output, session
 from eaglemon.cli import experiment_session as shared
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option, settings_from
 from eaglemon.core.experiment import ExperimentPlan, Order
-from eaglemon.errors import EXIT_OK, UsageError
+from eaglemon.errors import UsageError
 
 
 @click.command(name="ab")
@@ -77,10 +75,10 @@ def command(
         **settings_from(settings),
     }
 
-    def plan_of(experiments: ExperimentService) -> ExperimentPlan:
+    def plan_of(experiments: ExperimentService) -> tuple[ExperimentPlan, dict[str, object]]:
         texts = (f"{arms[0]}+speculation=none", *arms) if baseline else arms
         default = chosen[0].name
-        return ExperimentPlan(
+        plan = ExperimentPlan(
             id=experiments.new_id("ab"),
             arms=tuple(experiments.arm(text, default, common) for text in texts),
             rounds=rounds,
@@ -91,29 +89,16 @@ def command(
             keep=keep,
             parallel=parallel,
         )
+        return plan, {}
 
-    async def work(console: Eaglemon) -> shared.Result | None:
-        await session.settled(console)
-        async with shared.open_experiments(console) as experiments:
-            if resume:
-                return await shared.resume_plan(console, experiments, arms[0] if arms else "")
-            plan = plan_of(experiments)
-            outlook = await shared.confirmed_outlook(
-                experiments, plan, ask=not (confirmed or dry_run)
-            )
-            if dry_run:
-                if as_json:
-                    output.write_document("ab", {"outlook": outlook})
-                return None
-            diagnostics.talk(f"run {plan.id}")
-            return await shared.run_plan(console, experiments, plan)
-
-    try:
-        result = session.run_on(
-            chosen, invocation.profiles(), work, if_interrupted=shared.IF_INTERRUPTED
-        )
-    except shared.NotConfirmedError:
-        return shared.not_confirmed()
-    if result is None:
-        return EXIT_OK
-    return shared.tell_result("ab", result, as_json=as_json, outputs=outputs)
+    asked = shared.Asked(
+        command="ab",
+        hosts=chosen,
+        profiles=invocation.profiles(),
+        dry_run=dry_run,
+        confirmed=confirmed,
+        outputs=outputs,
+        as_json=as_json,
+        resume=(arms[0] if arms else "") if resume else None,
+    )
+    return shared.carry_out(asked, plan_of)

@@ -1,8 +1,9 @@
 """What ``ab`` and ``sweep`` share: opening the history, confirming, running, telling the result."""
 
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,14 +11,16 @@ import click
 
 from eaglemon.app.api import Eaglemon
 from eaglemon.app.experiments import ExperimentService
-from eaglemon.cli import diagnostics, output
+from eaglemon.cli import diagnostics, output, session
 from eaglemon.cli.experiment_progress import ExperimentTalk, outlook_lines
 from eaglemon.core.experiment import ExperimentPlan, StopRules, plan_problems
 from eaglemon.core.experiment_records import ExperimentRecord
 from eaglemon.core.experiment_views import ExperimentView, Outlook
+from eaglemon.core.hosts import HostSpec
 from eaglemon.core.problems import errors_among
 from eaglemon.core.verdict import Findings
 from eaglemon.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UsageError
+from eaglemon.io.config import ProfileStore
 from eaglemon.io.files import write_text
 from eaglemon.io.store import Store
 from eaglemon.report.render import render
@@ -30,6 +33,53 @@ Result = tuple[ExperimentView, ExperimentRecord, Findings]
 
 class NotConfirmedError(Exception):
     """The person said no."""
+
+
+Plan = Callable[[ExperimentService], tuple[ExperimentPlan, Mapping[str, object]]]
+"""Makes the plan of an experiment, with what ``--dry-run --json`` is to tell besides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How an experiment is to be carried out and told, as the options say."""
+
+    command: str
+    hosts: Sequence[HostSpec]
+    profiles: ProfileStore
+    dry_run: bool
+    confirmed: bool
+    outputs: Sequence[Path]
+    as_json: bool
+    resume: str | None = None
+    """Go on with this run, the newest one where it is empty, in place of a new one."""
+
+
+def carry_out(
+    asked: Asked, plan_of: Plan, more: Callable[[ExperimentRecord], Sequence[str]] = lambda _: ()
+) -> int:
+    """Plan, confirm, run and tell an experiment; return the exit code. ``more`` adds lines."""
+
+    async def work(console: Eaglemon) -> Result | None:
+        await session.settled(console)
+        async with open_experiments(console) as experiments:
+            if asked.resume is not None:
+                return await _resume_plan(console, experiments, asked.resume)
+            plan, besides = plan_of(experiments)
+            ask = not (asked.confirmed or asked.dry_run)
+            outlook = await _confirmed_outlook(experiments, plan, ask=ask)
+            if asked.dry_run:
+                if asked.as_json:
+                    output.write_document(asked.command, {"outlook": outlook, **besides})
+                return None
+            diagnostics.talk(f"run {plan.id}")
+            return await _run_plan(console, experiments, plan)
+
+    try:
+        result = session.run_on(asked.hosts, asked.profiles, work, if_interrupted=IF_INTERRUPTED)
+    except NotConfirmedError:
+        diagnostics.fail("not confirmed, nothing was started")
+        return EXIT_INTERRUPTED
+    return EXIT_OK if result is None else _tell_result(asked, result, more(result[1]))
 
 
 @asynccontextmanager
@@ -82,7 +132,7 @@ def stop_rules(width_percent: float, limit_s: float | None) -> StopRules:
     return StopRules(half_width=width_percent / 100.0, limit_s=limit_s)
 
 
-async def confirmed_outlook(
+async def _confirmed_outlook(
     experiments: ExperimentService, plan: ExperimentPlan, *, ask: bool
 ) -> Outlook:
     """Tell what will be done and ask; raises ``UsageError`` for what cannot be, or on a no."""
@@ -104,7 +154,7 @@ async def confirmed_outlook(
     return outlook
 
 
-async def run_plan(
+async def _run_plan(
     console: Eaglemon, experiments: ExperimentService, plan: ExperimentPlan
 ) -> Result:
     """Run the experiment with its progress on stderr."""
@@ -112,7 +162,7 @@ async def run_plan(
     return await _with_findings(experiments, view)
 
 
-async def resume_plan(console: Eaglemon, experiments: ExperimentService, text: str) -> Result:
+async def _resume_plan(console: Eaglemon, experiments: ExperimentService, text: str) -> Result:
     """Go on with an experiment with its progress on stderr."""
     view = await experiments.resume(text, changed=ExperimentTalk(console))
     return await _with_findings(experiments, view)
@@ -123,24 +173,17 @@ async def _with_findings(experiments: ExperimentService, view: ExperimentView) -
     return view, record, await experiments.findings(record)
 
 
-def tell_result(
-    command: str,
-    result: Result,
-    *,
-    as_json: bool,
-    outputs: Sequence[Path],
-    more: Sequence[str] = (),
-) -> int:
+def _tell_result(asked: Asked, result: Result, more: Sequence[str]) -> int:
     """Write the result and its reports; return the exit code: 1 when an arm was not measured."""
     view, record, findings = result
-    for path in outputs:
+    for path in asked.outputs:
         write_text(path, render(record, findings, path.suffix.lower()))
         diagnostics.talk(f"wrote {path}")
-    if as_json:
+    if asked.as_json:
         verdicts = [*verdict_lines(record, findings), *more]
         content = {"run": record.plan.id, "outcome": record.outcome, "verdicts": verdicts}
         content_more = {"arms": record.names, "findings": findings, "failures": record.failures}
-        output.write_document(command, {**content, **content_more, "notes": view.notes})
+        output.write_document(asked.command, {**content, **content_more, "notes": view.notes})
     else:
         output.write_lines(result_lines(record, findings, more))
     whole = bool(findings.comparisons) and not record.failures
@@ -163,9 +206,3 @@ def check_outputs(outputs: Sequence[Path]) -> None:
     for path in outputs:
         if path.suffix.lower() not in {".html", ".md", ".csv", ".json"}:
             raise UsageError(f"{path}: no report is written so", hint="use .html, .md, .csv, .json")
-
-
-def not_confirmed() -> int:
-    """Say that nothing was done and return the exit code."""
-    diagnostics.fail("not confirmed, nothing was started")
-    return EXIT_INTERRUPTED

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import click
 
-from eaglemon.app.api import Eaglemon
 from eaglemon.app.experiments import ExperimentService
-from eaglemon.cli import diagnostics, output, session
+from eaglemon.cli import diagnostics
 from eaglemon.cli import experiment_session as shared
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option, settings_from
 from eaglemon.core.experiment import ExperimentPlan, Order
+from eaglemon.core.experiment_records import ExperimentRecord
 from eaglemon.core.stats import DRAWS
-from eaglemon.core.sweep import Skipped, best_line, best_of
-from eaglemon.errors import EXIT_OK, UsageError
+from eaglemon.core.sweep import best_line, best_of
+from eaglemon.errors import UsageError
 
 
 def _numbers(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...] | None:
@@ -84,7 +84,7 @@ def command(
         **settings_from(settings),
     }
 
-    def plan_of(experiments: ExperimentService) -> tuple[ExperimentPlan, list[Skipped]]:
+    def plan_of(experiments: ExperimentService) -> tuple[ExperimentPlan, dict[str, object]]:
         arms, skipped = experiments.sweep_arms(
             profile,
             chosen[0].name,
@@ -106,33 +106,21 @@ def command(
             keep=keep,
             parallel=parallel,
         )
-        return plan, skipped
+        for one in skipped:
+            diagnostics.talk(f"skipped {one.combination.name}: {one.reason}")
+        return plan, {"skipped": skipped}
 
-    async def work(console: Eaglemon) -> shared.Result | None:
-        await session.settled(console)
-        async with shared.open_experiments(console) as experiments:
-            plan, skipped = plan_of(experiments)
-            for one in skipped:
-                diagnostics.talk(f"skipped {one.combination.name}: {one.reason}")
-            outlook = await shared.confirmed_outlook(
-                experiments, plan, ask=not (confirmed or dry_run)
-            )
-            if dry_run:
-                if as_json:
-                    output.write_document("sweep", {"outlook": outlook, "skipped": skipped})
-                return None
-            diagnostics.talk(f"run {plan.id}")
-            return await shared.run_plan(console, experiments, plan)
+    def best(record: ExperimentRecord) -> list[str]:
+        found = best_of(record.plan, record.trials, draws=DRAWS)
+        return [best_line(one, record.names) for one in found]
 
-    try:
-        result = session.run_on(
-            chosen, invocation.profiles(), work, if_interrupted=shared.IF_INTERRUPTED
-        )
-    except shared.NotConfirmedError:
-        return shared.not_confirmed()
-    if result is None:
-        return EXIT_OK
-    _, record, _ = result
-    best = best_of(record.plan, record.trials, draws=DRAWS)
-    more = [best_line(one, record.names) for one in best]
-    return shared.tell_result("sweep", result, as_json=as_json, outputs=outputs, more=more)
+    asked = shared.Asked(
+        command="sweep",
+        hosts=chosen,
+        profiles=invocation.profiles(),
+        dry_run=dry_run,
+        confirmed=confirmed,
+        outputs=outputs,
+        as_json=as_json,
+    )
+    return shared.carry_out(asked, plan_of, best)
