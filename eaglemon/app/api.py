@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
-    from eaglemon.core.draft_views import InspectView
+    from eaglemon.core.draft_verdict import DraftReport
+    from eaglemon.core.draft_views import CaptureOutlook, RepairView
     from eaglemon.core.experiment import Arm, ExperimentPlan
     from eaglemon.core.experiment_records import (
         Environment,
@@ -246,8 +247,32 @@ class LocalFiles(Protocol):
         """Add a host to the user's ``hosts.toml`` and return the file; raises ``UsageError``."""
         ...
 
-    def inspect_draft(self, folder: str, target: str) -> InspectView:
-        """Return what a draft's files on this computer say; raises ``ConfigError``."""
+    def drafts(self, console: Eaglemon) -> Drafts:
+        """Return what looks at the drafts of a console's servers."""
+        ...
+
+
+class Drafts(Protocol):
+    """The drafts of servers, looked at and corrected where they lie.
+
+    Methods raise ``EaglemonError`` subclasses; cancelling one ends its work on the host too.
+    """
+
+    async def diagnose(self, server_id: str, *, capture: bool = False) -> DraftReport:
+        """Judge the draft by its files and what is served; with ``capture`` run it offline too."""
+        ...
+
+    async def cost(self, server_id: str) -> CaptureOutlook:
+        """Return what a diagnosis with ``capture`` costs on the host."""
+        ...
+
+    async def rewire(
+        self, server_id: str, slots: Sequence[int], *, shown: Sequence[str] | None = None
+    ) -> RepairView:
+        """Return what writing these layers would change.
+
+        It is written where that is still the difference that was ``shown``, beside a backup.
+        """
         ...
 
 

@@ -1,14 +1,12 @@
-"""Files of this computer that the console may read and have edited: profiles and drafts."""
+"""Files of this computer that the console may read and have edited."""
 
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eaglemon.errors import ConfigError
-
 if TYPE_CHECKING:
-    from eaglemon.core.draft_views import InspectView
+    from eaglemon.app.api import Drafts, Eaglemon
     from eaglemon.core.hosts import HostSpec
     from eaglemon.io.config import ProfileStore
 
@@ -56,16 +54,9 @@ class ConfigFiles:
 
         return keep_host(spec)
 
-    def inspect_draft(self, folder: str, target: str) -> "InspectView":
-        """Return what a draft's files say; ``target`` is left out where it is not here."""
+    def drafts(self, console: "Eaglemon") -> "Drafts":
+        """Return what looks at drafts where they lie."""
         # Imported here because few look at a draft, and the first picture would wait for it.
-        from eaglemon.draft.inspect import inspect  # noqa: PLC0415
+        from eaglemon.app.drafts import DraftDesk  # noqa: PLC0415
 
-        path = Path(folder)
-        if not path.is_dir():
-            raise ConfigError(
-                f"{folder} is no folder of this computer",
-                hint=f"on its host: eaglemon draft inspect {folder} --target {target}",
-            )
-        there = Path(target)
-        return inspect(path, target=there if (there / "config.json").is_file() else None)
+        return DraftDesk(console)

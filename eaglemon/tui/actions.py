@@ -133,6 +133,22 @@ ACTIONS: tuple[Action, ...] = (
         "server",
     ),
     action(
+        "check_draft",
+        "D",
+        "check",
+        "Run the draft offline on its host and search its wiring; tells the cost first",
+        why.check_draft,
+        "draft",
+    ),
+    action(
+        "fix_draft",
+        "f",
+        "fix",
+        "Wire the draft as it was trained: shows the difference, writes, restarts, probes",
+        why.fix_draft,
+        "draft",
+    ),
+    action(
         "profiles",
         "P",
         "profiles",

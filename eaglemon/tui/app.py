@@ -272,7 +272,7 @@ class ConsoleApp(TerminalApp):
             profiles=len(self.console_api.profiles()),
             read_only=self.settings.read_only,
             paused=self.paused,
-            filtered=screen is not None and screen.filtered,
+            **(screen.facts() if screen is not None else {}),
             opening=self._opening,
             probing=done is not None and server is not None and done.probes(server.id),
             profile_file=done is not None and done.files.current_file() is not None,

@@ -11,6 +11,7 @@ from eaglemon.core import units
 from eaglemon.core.probe import ProbePlan
 from eaglemon.core.views import ServerView
 from eaglemon.errors import EaglemonError
+from eaglemon.tui.draft_deeds import DraftDeeds
 from eaglemon.tui.experiment_deeds import ExperimentDeeds
 from eaglemon.tui.file_deeds import FileDeeds
 from eaglemon.tui.host_deeds import HostDeeds
@@ -48,6 +49,7 @@ class Deeds:
         self.experiments = ExperimentDeeds(app, experiments)
         self.files = FileDeeds(app, console, files)
         self.hosts = HostDeeds(app, console, files)
+        self.drafts = DraftDeeds(app, console, files)
         self._console = console
         self._probes: dict[str, Worker[None]] = {}
         self._told_of: str | None = None
@@ -117,7 +119,15 @@ class Deeds:
 
     def draft(self) -> None:
         """Show the draft of the server."""
-        self.files.show_draft(self._server())
+        self.drafts.show(self._server())
+
+    def check_draft(self) -> None:
+        """Run the draft offline, on its host."""
+        self.drafts.check()
+
+    def fix_draft(self) -> None:
+        """Wire the draft as it was trained."""
+        self.drafts.fix()
 
     def profiles(self) -> None:
         """Show the profiles."""

@@ -1,4 +1,4 @@
-"""What the actions about files do: profiles in $EDITOR, the draft of a server."""
+"""What the actions about files do: profiles in $EDITOR."""
 
 import asyncio
 import os
@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 
 from eaglemon.app.api import Eaglemon, Experiments, LocalFiles
 from eaglemon.core.units import plural
-from eaglemon.core.views import ServerView
 from eaglemon.errors import EaglemonError
-from eaglemon.tui.screens.draft import DraftScreen
 from eaglemon.tui.screens.profiles import ProfilesScreen
 
 if TYPE_CHECKING:
@@ -34,11 +32,6 @@ class FileDeeds:
         self._app.open_screen(
             ProfilesScreen(self._console, self._app.settings, host=chosen, experiments=experiments)
         )
-
-    def show_draft(self, server: ServerView) -> None:
-        """Show the draft of a server."""
-        screen = DraftScreen(self._console, self._files, server.id, self._app.settings)
-        self._app.open_screen(screen)
 
     def current_file(self) -> Path | None:
         """Return the file of the profile under the cursor."""

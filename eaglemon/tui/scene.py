@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from eaglemon.core.hosts import LinkState
 from eaglemon.core.views import ServerState, ServerView, Snapshot
 
+NO_DRAFT = "only on the screen of a draft: open it with d on that of a server"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
@@ -35,6 +37,10 @@ class Scene:
     """This console can run and show experiments."""
     experimenting: bool = False
     """An experiment begun here is under way."""
+    no_check: str | None = NO_DRAFT
+    """Why the draft cannot be checked."""
+    no_fix: str | None = NO_DRAFT
+    """Why the draft cannot be rewired."""
     profile_file: bool = False
     """The profile under the cursor has a file that can be edited."""
     run: str | None = None
@@ -221,6 +227,20 @@ def draft(scene: Scene) -> str | None:
     if missing or scene.server is None:
         return missing
     return None if scene.server.speculation else f"{scene.server.name} does not speculate"
+
+
+def check_draft(scene: Scene) -> str | None:
+    """Needs a draft on the screen."""
+    if scene.no_check is None and scene.read_only:
+        return "this console is read-only: a check would put load on the host"
+    return scene.no_check
+
+
+def fix_draft(scene: Scene) -> str | None:
+    """Needs a draft that is known to be wired otherwise than it was trained."""
+    if scene.no_fix is None and scene.read_only:
+        return "this console is read-only: start it without --read-only to change drafts"
+    return scene.no_fix
 
 
 def profiles(scene: Scene) -> str | None:

@@ -1,4 +1,4 @@
-"""Profiles and drafts on the console: read, edited, checked, inspected."""
+"""Profiles on the console: read, edited, checked."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,40 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from eaglemon.core.draft_views import InspectView
+from eaglemon.app.api import Drafts, Eaglemon
 from eaglemon.core.hosts import HostSpec
 from eaglemon.core.problems import Problem
-from eaglemon.errors import ConfigError
-from eaglemon.tui.draft_panels import conditional_lines
-from eaglemon.tui.screens.draft import DraftScreen
 from eaglemon.tui.screens.profiles import ProfilesScreen
 from tests.tui import snapshots
-from tests.tui.console import Opened, opened
+from tests.tui.console import opened
 from tests.tui.fake_console import BASELINE, EAGLE3, FakeConsole
+from tests.tui.fake_drafts import FakeDrafts
 from tests.tui.frame import check_frame
-
-INSPECTED = InspectView(
-    folder="/models/k25-eagle3",
-    architecture="LlamaForCausalLMEagle3",
-    layout="flat",
-    attention="GQA",
-    parameters=3_100_000_000,
-    dtypes=("bfloat16",),
-    hidden_size=7168,
-    target_hidden_size=7168,
-    captured=3,
-    vocabulary=163_840,
-    draft_vocabulary=32_000,
-    max_positions=131_072,
-    problems=(Problem(where="d2t", message="has 31 999 entries", hint="repair it"),),
-)
 
 
 class FakeFiles:
     """Profiles of one folder; notes what was asked."""
 
-    def __init__(self, fake: FakeConsole, path: Path, *, missing: bool = False) -> None:
-        self.fake, self.path, self.missing = fake, path, missing
+    def __init__(self, fake: FakeConsole, path: Path) -> None:
+        self.fake, self.path = fake, path
+        self.desk: Drafts = FakeDrafts()
         self.reloads = 0
         self.offered: Sequence[str] = ()
         self.kept: list[str] = []
@@ -63,37 +46,24 @@ class FakeFiles:
         self.kept.append(spec.name)
         return self.path
 
-    def inspect_draft(self, folder: str, target: str) -> InspectView:
-        if self.missing:
-            raise ConfigError(f"{folder} is no folder of this computer", hint=f"see {target}")
-        return INSPECTED
+    def drafts(self, console: Eaglemon) -> Drafts:
+        del console
+        return self.desk
 
 
-def fakes(path: Path, *, missing: bool = False) -> tuple[FakeConsole, FakeFiles]:
+def fakes(path: Path) -> tuple[FakeConsole, FakeFiles]:
     fake = FakeConsole(snapshots.FLEET, known_profiles=(replace(EAGLE3, source="mine"), BASELINE))
-    return fake, FakeFiles(fake, path, missing=missing)
+    return fake, FakeFiles(fake, path)
 
 
 @pytest.mark.parametrize("size", ["80x24", "120x40"])
-async def test_profiles_and_draft_frames(size: str, tmp_path: Path) -> None:
+async def test_profiles_frames(size: str, tmp_path: Path) -> None:
     width, height = map(int, size.split("x"))
     fake, files = fakes(tmp_path)
     async with opened(snapshots.FLEET, size=(width, height), fake=fake, files=files) as console:
         await console.press("P")
         assert isinstance(console.screen, ProfilesScreen)
         check_frame(console.app, f"profiles-{size}")
-    async with opened(snapshots.FLEET, size=(width, height), fake=fake, files=files) as console:
-        await console.press("2", "o", "d")
-        await until(console, "GQA" if width > 100 else "Served")
-        check_frame(console.app, f"draft-{size}")
-
-
-async def until(console: Opened, text: str) -> None:
-    for _ in range(200):
-        if text in console.text():
-            return
-        await console.pilot.pause(0.02)
-    raise AssertionError(f"{text} is not shown:\n{console.text()}")
 
 
 async def test_only_a_file_of_ones_own_is_edited(tmp_path: Path) -> None:
@@ -131,22 +101,3 @@ async def test_profiles_are_filtered(tmp_path: Path) -> None:
         assert "k25-eagle3 " not in console.text()
         await console.press("slash", *"zz")
         assert "nothing matches 'zz'" in console.text()
-
-
-async def test_a_draft_of_another_computer_says_what_to_do(tmp_path: Path) -> None:
-    fake, files = fakes(tmp_path, missing=True)
-    async with opened(snapshots.FLEET, fake=fake, files=files) as console:
-        await console.press("o", "d")
-        assert isinstance(console.screen, DraftScreen)
-        await until(console, "is no folder of this computer")
-        assert "eaglemon draft inspect /models/k25-eagle3" in console.text()
-
-
-def test_conditional_shares_come_from_the_live_source_first() -> None:
-    server = snapshots.ready()
-    assert server.acceptance is not None
-    live = replace(server, acceptance=replace(server.acceptance, conditional=(0.74, None)))
-    text = "\n".join(line.plain for line in conditional_lines(live, 60))
-    assert "0.74" in text
-    assert text.rstrip().endswith("-")
-    assert conditional_lines(replace(server, acceptance=None, probe=None), 60) == []

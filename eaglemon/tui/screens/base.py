@@ -116,6 +116,10 @@ class ConsoleScreen(Screen[None]):
         """A filter or search line is shown."""
         return False
 
+    def facts(self) -> dict[str, Any]:
+        """Return what this screen alone knows of the scene, by the names of its fields."""
+        return {"filtered": self.filtered}
+
     def clear_filter(self) -> bool:
         """Remove a filter; return whether there was one."""
         return False

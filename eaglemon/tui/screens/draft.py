@@ -1,18 +1,18 @@
-"""The draft of a server: how it does when served, what its files say, what to try next."""
+"""The draft of a server: how it does when served, how it is wired, what its files say."""
 
-import asyncio
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 
-from eaglemon.app.api import Eaglemon, LocalFiles
-from eaglemon.core.draft_views import InspectView
+from eaglemon.app.api import Drafts, Eaglemon
+from eaglemon.core import units
+from eaglemon.core.draft_verdict import DraftReport
 from eaglemon.core.profiles import Profile
 from eaglemon.core.views import ServerView, Snapshot
 from eaglemon.errors import EaglemonError
-from eaglemon.tui import draft_panels, panels
+from eaglemon.tui import draft_panels, panels, wiring_panels
 from eaglemon.tui.acceptance_panels import acceptance
 from eaglemon.tui.columns import lines, wrapped
 from eaglemon.tui.screens.base import ConsoleScreen
@@ -21,23 +21,24 @@ from eaglemon.tui.widgets.text_panel import TextPanel, set_title
 
 
 class DraftScreen(ConsoleScreen):
-    """Served acceptance on the left; files and next steps on the right."""
+    """Served and offline steps on the left; verdict, wiring and files on the right."""
 
     NAME = "draft"
-    TABS: ClassVar[tuple[str, ...]] = ("Served", "Files")
-    SHORT_TABS: ClassVar[tuple[str, ...]] = ("Served", "Files")
+    TABS: ClassVar[tuple[str, ...]] = ("Steps", "Wiring and files")
+    SHORT_TABS: ClassVar[tuple[str, ...]] = ("Steps", "Wiring")
     GROUPS: ClassVar[tuple[tuple[str, ...], ...]] = (("served",), ("files",))
 
     def __init__(
-        self, api: Eaglemon, files: LocalFiles | None, server_id: str, settings: Settings
+        self, api: Eaglemon, drafts: Drafts | None, server_id: str, settings: Settings
     ) -> None:
         super().__init__(settings)
         self.server_id = server_id
         self._api = api
-        self._files = files
+        self._drafts = drafts
         self._server = api.snapshot().server(server_id)
-        self._inspected: InspectView | None = None
+        self._report: DraftReport | None = None
         self._error = ""
+        self._working: tuple[str, float] | None = ("reading its files on the host", 0.0)
         self._title = TextPanel(id="server-title")
         self._served = VerticalScroll(id="served", classes="panel")
         self._served_lines = TextPanel()
@@ -60,12 +61,28 @@ class DraftScreen(ConsoleScreen):
         """Name the panels and look at the files."""
         super().on_mount()
         set_title(self._served, "As it is served ─ tokens per verify step")
-        set_title(self._file_panel, "Draft")
-        self.run_worker(self._inspect(), group="inspect", exclusive=True)
+        self.judge(capture=False)
 
     def current_server(self) -> ServerView | None:
         """Return the server whose draft this is."""
         return self._server
+
+    @property
+    def trained(self) -> tuple[int, ...] | None:
+        """The layers that the draft was trained on, as a check found."""
+        return None if self._report is None else self._report.diagnosis.trained
+
+    def facts(self) -> dict[str, Any]:
+        """Return why the draft cannot be checked or rewired now."""
+        return {**super().facts(), "no_check": self._no_check(), "no_fix": self._no_fix()}
+
+    def judge(self, *, capture: bool) -> None:
+        """Diagnose the draft on its host; with ``capture`` it is run there too."""
+        doing = "running it over captured hidden states" if capture else "reading its files"
+        self._working = (f"{doing} on the host", self._api.snapshot().at)
+        self._error = ""
+        self.run_worker(self._judge(capture=capture), group="judge", exclusive=True)
+        self.post_message(self.SelectionChanged())
 
     def show(self, snapshot: Snapshot) -> None:
         """Draw both panels."""
@@ -75,14 +92,24 @@ class DraftScreen(ConsoleScreen):
             return
         width = (self.size.width // 2 if self.has_class("-wide") else self.size.width) - 6
         self._title.show(panels.title_line(server, self.size.width - 2, self._settings.zone))
-        rows: list[Content | str] = [acceptance(server.acceptance, server, width)]
+        rows: list[Content | str] = [acceptance(server.acceptance, server, width, short=True)]
         rows += draft_panels.conditional_lines(server, width)
+        if self._report is not None:
+            rows += wiring_panels.step_lines(self._report.diagnosis, width)
         self._served_lines.show(lines(rows))
+        set_title(self._file_panel, f"Draft{self._progress(snapshot)}")
         self._file_lines.show(lines(self._about(server, width)))
 
     def on_resize(self) -> None:
         """Lines are made for a width."""
         self.call_after_refresh(lambda: self.show(self._api.snapshot()))
+
+    def _progress(self, snapshot: Snapshot) -> str:
+        if self._working is None:
+            return ""
+        doing, began = self._working
+        took = units.duration(max(0.0, snapshot.at - began)) if began else ""
+        return f" ─ {doing} {took}".rstrip()
 
     def _profile(self) -> Profile | None:
         name = self._server.profile if self._server is not None else ""
@@ -90,26 +117,51 @@ class DraftScreen(ConsoleScreen):
 
     def _about(self, server: ServerView, width: int) -> list[Content]:
         profile = self._profile()
-        rows = draft_panels.settings_lines(server, profile, width)
+        rows: list[Content] = []
+        report = self._report
         if self._error:
             rows += [
                 Content.styled(line, "$state-warning") for line in wrapped(self._error, width, 6)
             ]
-        elif self._inspected is not None:
-            rows += draft_panels.inspect_lines(self._inspected, width)
+            rows += [Content(""), *draft_panels.next_steps(server, profile, width)]
+        elif report is None:
+            rows.append(Content.styled("… reading its files on the host", "$quiet"))
         else:
-            rows.append(Content.styled("… reading its files", "$quiet"))
-        return [*rows, Content(""), *draft_panels.next_steps(server, profile, width)]
+            rows += wiring_panels.verdict_lines(report.diagnosis, width)
+            rows += [Content(""), *wiring_panels.wiring_lines(report.diagnosis, width)]
+        rows += [Content(""), Content.styled("Files", "bold")]
+        rows += draft_panels.settings_lines(server, profile, width)
+        if report is not None:
+            rows += draft_panels.inspect_lines(report.inspect, width)
+        return rows
 
-    async def _inspect(self) -> None:
-        profile = self._profile()
-        if profile is None or profile.draft is None or self._files is None:
-            self._error = "the profile of this server is not known here, so its draft is not either"
-            return
+    def _no_check(self) -> str | None:
+        if self._drafts is None:
+            return "this console cannot look at drafts: use eaglemon draft"
+        if self._working is not None:
+            return f"{self._working[0]}: wait for it"
+        return None
+
+    def _no_fix(self) -> str | None:
+        missing = self._no_check()
+        if missing is not None or self._report is None:
+            return missing or "nothing is known of the draft yet"
+        found = self._report.diagnosis
+        if found.trained is None:
+            return "what the draft was trained on is not known yet: check it with D"
+        if found.trained == found.captured:
+            return "the draft gets what it was trained on: there is nothing to rewire"
+        return None
+
+    async def _judge(self, *, capture: bool) -> None:
         try:
-            self._inspected = await asyncio.to_thread(
-                self._files.inspect_draft, profile.draft, profile.model
-            )
+            if self._drafts is None:
+                self._error = "this console cannot look at drafts: use eaglemon draft"
+            else:
+                self._report = await self._drafts.diagnose(self.server_id, capture=capture)
         except EaglemonError as error:
             self._error = str(error)
+        finally:
+            self._working = None
         self.show(self._api.snapshot())
+        self.post_message(self.SelectionChanged())

@@ -1,0 +1,144 @@
+"""The draft of a server: wiring drawn, checked on its host, corrected, restarted and probed."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eaglemon.core.views import ServerView
+from eaglemon.errors import HostError
+from eaglemon.tui.draft_panels import conditional_lines
+from eaglemon.tui.wiring_panels import step_lines, verdict_lines, wiring_lines
+from tests.tui import snapshots
+from tests.tui.console import Opened, opened
+from tests.tui.fake_console import FakeConsole
+from tests.tui.fake_drafts import CHECKED, FROM_FILES, FakeDrafts
+from tests.tui.frame import check_frame
+from tests.tui.test_tui_files import FakeFiles, fakes
+
+
+def desk(path: Path) -> tuple[FakeConsole, FakeFiles, FakeDrafts]:
+    fake, files = fakes(path)
+    drafts = FakeDrafts()
+    files.desk = drafts
+    return fake, files, drafts
+
+
+async def until(console: Opened, text: str) -> None:
+    for _ in range(200):
+        if text in console.text():
+            return
+        await console.pilot.pause(0.02)
+    raise AssertionError(f"{text} is not shown:\n{console.text()}")
+
+
+@pytest.mark.parametrize("size", ["80x24", "120x40"])
+async def test_draft_frames(size: str, tmp_path: Path) -> None:
+    width, height = map(int, size.split("x"))
+    fake, files, _ = desk(tmp_path)
+    async with opened(snapshots.FLEET, size=(width, height), fake=fake, files=files) as console:
+        await console.press("2", "o", "d", "D", "y")
+        await console.settle()
+        check_frame(console.app, f"draft-{size}")
+        if size == "80x24":
+            await console.press("2")
+            check_frame(console.app, f"draft-{size}-tab2")
+        await console.press("f")
+        await console.settle()
+        check_frame(console.app, f"dialog-rewire-{size}")
+
+
+async def test_a_draft_is_judged_checked_and_fixed_where_it_lies(tmp_path: Path) -> None:
+    fake, files, drafts = desk(tmp_path)
+    async with opened(snapshots.FLEET, fake=fake, files=files) as console:
+        await console.press("o", "f")
+        assert console.said[-1].startswith("only on the screen of a draft")
+        await console.press("d", "f")
+        assert console.said[-1].startswith("what the draft was trained on is not known yet")
+        assert drafts.calls == [("diagnose", "run-ready", False)]
+        drafts.may_end.clear()
+        await console.press("D")
+        await console.settle()
+        assert "64.0 GiB" in console.text()
+        await console.press("y")
+        assert drafts.calls[-1] == ("diagnose", "run-ready", True)
+        assert "running it over captured hidden states" in console.text()
+        await console.press("D")
+        assert console.said[-1].startswith("running it over captured hidden states")
+        drafts.may_end.set()
+        await until(console, "✗ wiring")
+        await console.press("f")
+        await console.settle()
+        assert '+ "eagle_aux_hidden_state_layer_ids": [-1, 2, 30]' in console.text()
+        await console.press("n")
+        assert console.called("restart") == []
+        fake.probe_may_end.set()
+        await console.press("f")
+        await console.settle()
+        fake.push(replace(fake.now, servers=(*fake.now.servers, again())))
+        await console.press("y")
+        await console.settle()
+        written = [call for call in drafts.calls if call[0] == "rewire" and call[3] is not None]
+        assert [call[2] for call in written] == [(0, 2, 30)]
+        assert console.called("restart") == [("restart", "run-ready", None)]
+        assert [call[1] for call in console.called("probe")] == ["run-ready-again"]
+        assert "eaglemon draft undo h200-a:/models/k25-eagle3" in console.said[-1]
+
+
+def again() -> ServerView:
+    return replace(snapshots.ready(), id="run-ready-again")
+
+
+async def test_what_does_not_fit_and_what_cannot_be_reached_is_said(tmp_path: Path) -> None:
+    fake, files, drafts = desk(tmp_path)
+    drafts.fits = False
+    drafts.error = HostError("h200-a is down", hint="try again")
+    async with opened(snapshots.FLEET, fake=fake, files=files) as console:
+        await console.press("o", "d")
+        assert "h200-a is down" in console.text()
+        assert "eaglemon draft inspect /models/k25-eagle3" in console.text()
+        await console.press("D")
+        await console.settle()
+        assert "does not fit" in console.said[-1]
+    async with opened(snapshots.FLEET, fake=fake, files=files, read_only=True) as console:
+        await console.press("o", "d", "D")
+        assert "read-only" in console.said[-1]
+    async with opened(snapshots.FLEET, fake=fake) as console:
+        await console.press("o", "d", "D")
+        assert "use eaglemon draft" in console.said[-1]
+
+
+@pytest.mark.parametrize("width", [34, 54, 94])
+def test_the_wiring_says_where_it_differs(width: int) -> None:
+    rows = [*verdict_lines(CHECKED, width), *wiring_lines(CHECKED, width)]
+    rows += step_lines(CHECKED, width)
+    assert max(row.cell_length for row in rows) <= width
+    text = " ".join(" ".join(row.plain for row in rows).split())
+    assert "✗ slot 1 gets hs 2, trained on hs 0 (the embedding): differs" in text
+    assert "✗ wiring: it gets layers" in text
+    assert text.count("as trained █") == 3
+    drawn = [row.plain for row in rows if row.plain.startswith(("captured", "trained on "))]
+    assert (len(drawn) == 2) is (width >= 94)
+    same = replace(CHECKED, trained=CHECKED.captured)
+    assert "✓ slot 1 gets hs 2, trained on hs 2: same" in " ".join(
+        " ".join(row.plain for row in wiring_lines(same, width)).split()
+    )
+
+
+def test_what_is_not_known_of_the_wiring_is_said() -> None:
+    text = " ".join(row.plain for row in wiring_lines(FROM_FILES, 94))
+    assert "slot 3 gets hs 58" in text
+    assert "D runs it over captured hidden states" in text
+    nothing = replace(FROM_FILES, captured=None)
+    assert "neither" in " ".join(row.plain for row in wiring_lines(nothing, 94))
+    assert step_lines(FROM_FILES, 94) == []
+
+
+def test_conditional_shares_come_from_the_live_source_first() -> None:
+    server = snapshots.ready()
+    assert server.acceptance is not None
+    live = replace(server, acceptance=replace(server.acceptance, conditional=(0.74, None)))
+    text = "\n".join(line.plain for line in conditional_lines(live, 60))
+    assert "0.74" in text
+    assert text.rstrip().endswith("-")
+    assert conditional_lines(replace(server, acceptance=None, probe=None), 60) == []
