@@ -2,16 +2,18 @@
 
 Every answer follows one schedule from the moment its request has arrived: a first token, then
 chunks of one or of several tokens at equal gaps. It speaks SGLang's ``/generate`` and OpenAI's
-``/v1/completions``, and tells at ``/truth`` what it really did, on this machine's monotonic clock.
+``/v1/completions``, and tells at ``/truth`` when each request arrived and when its chunks were
+really handed to the kernel, on this machine's monotonic clock, and how late it was itself.
 
     python benchmarks/mock_engine.py --tokens spec
 """
 
 import argparse
 import asyncio
-import contextlib
+import gc
 import itertools
 import json
+import re
 import sys
 import time
 from dataclasses import dataclass, field
@@ -21,6 +23,7 @@ TTFT_S = 0.050
 SIZES = {"one": (1,), "spec": (1, 4, 2, 3)}
 """Tokens of the chunks, in turn: their mean is the accept length."""
 GAPS_S = {"one": 0.010, "spec": 0.025}
+LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -78,11 +81,11 @@ def openai_stream(kind: str) -> list[bytes]:
 
 @dataclass(slots=True)
 class Engine:
-    """Answers on one port."""
+    """What all connections share."""
 
     kind: str
-    truth: list[tuple[float, float, float]] = field(default_factory=list)
-    """(request arrived, first chunk sent, last chunk sent) of each answer."""
+    truth: list[tuple[float, float, float, float]] = field(default_factory=list)
+    """(request arrived, first chunk sent, last chunk sent, latest chunk behind its time)."""
     streams: dict[str, list[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -92,43 +95,87 @@ class Engine:
             "/v1/completions": openai_stream(self.kind),
         }
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the requests of one connection."""
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            while await self._answer(reader, writer):
-                pass
-        writer.close()
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        fields = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if line)
-        await reader.readexactly(int(fields.get("content-length", "0")))
-        path = head.split(" ")[1]
-        if path in self.streams:
-            await self._stream(self.streams[path], writer)
-            return True
+    def page(self, path: str) -> bytes:
+        """Return a whole answer; asking for the truth begins it anew."""
         body = {
             "/truth": json.dumps(self.truth),
             "/v1/models": json.dumps({"data": [{"id": "mock", "owned_by": "sglang"}]}),
+            "/health": "{}",
         }.get(path, "")
         if path == "/truth":
             self.truth.clear()
         status = "200 OK" if body else "404 Not Found"
-        text = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n{body}"
-        writer.write(text.encode())
-        return True
+        return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
 
-    async def _stream(self, chunks: list[bytes], writer: asyncio.StreamWriter) -> None:
+
+class Answering(asyncio.Protocol):
+    """One connection. A request is stamped as it is read from the socket, before anything else."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.loop = asyncio.get_running_loop()
+        self.transport: asyncio.Transport | None = None
+        self.received = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; a request that is whole is answered."""
         arrived = time.monotonic()
-        due = arrived + TTFT_S
-        first = 0.0
-        writer.write(HEAD)
-        for chunk in chunks:
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-            writer.write(chunk)
-            first = first or time.monotonic()
-            due += GAPS_S[self.kind]
-        self.truth.append((arrived, first, time.monotonic()))
+        self.received += data
+        while (request := self._request()) is not None:
+            if request in self.engine.streams:
+                Stream(self, self.engine.streams[request], arrived).begin()
+            elif self.transport is not None:
+                self.transport.write(self.engine.page(request))
+
+    def _request(self) -> str | None:
+        """Return the path of the next whole request and forget its bytes."""
+        head, mark, rest = self.received.partition(b"\r\n\r\n")
+        if not mark:
+            return None
+        found = LENGTH.search(head)
+        length = int(found[1]) if found else 0
+        if len(rest) < length:
+            return None
+        self.received = rest[length:]
+        return head.split(b" ", 2)[1].decode("latin-1")
+
+
+class Stream:
+    """One answer under way."""
+
+    def __init__(self, connection: Answering, chunks: list[bytes], arrived: float) -> None:
+        self.connection = connection
+        self.chunks = iter(chunks)
+        self.left = len(chunks)
+        self.arrived = arrived
+        self.due = arrived + TTFT_S
+        self.first = self.latest = 0.0
+
+    def begin(self) -> None:
+        """Send the head; the first chunk follows at its time."""
+        assert self.connection.transport is not None
+        self.connection.transport.write(HEAD)
+        self.connection.loop.call_at(self.due, self._send)
+
+    def _send(self) -> None:
+        transport = self.connection.transport
+        if transport is None or transport.is_closing():
+            return
+        transport.write(next(self.chunks))
+        now = time.monotonic()
+        self.first = self.first or now
+        self.latest = max(self.latest, now - self.due)
+        self.left -= 1
+        self.due += GAPS_S[self.connection.engine.kind]
+        if self.left:
+            self.connection.loop.call_at(self.due, self._send)
+        else:
+            self.connection.engine.truth.append((self.arrived, self.first, now, self.latest))
 
 
 async def main() -> None:
@@ -136,7 +183,11 @@ async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--tokens", choices=sorted(SIZES), default="spec")
     engine = Engine(parser.parse_args().tokens)
-    server = await asyncio.start_server(engine.serve, "127.0.0.1", 0, limit=1 << 24)
+    # A collection in the middle would delay what is timed; what is kept is bounded.
+    gc.freeze()
+    gc.disable()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Answering(engine), "127.0.0.1", 0, backlog=512)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
     await asyncio.to_thread(sys.stdin.read)

@@ -1,9 +1,11 @@
 """How far a probe's figures are from the truth, by path, link and concurrency; prints a table.
 
 The mock engine, the delaying proxy, the simulated host's SSH server and this console are processes
-of their own on this machine. Errors are against what the engine really did, as it tells.
+of their own on this machine. Errors are against what the engine really did, as it tells: from when
+it read a request to when it handed chunks to the kernel. All rows are of one run.
 
-    python benchmarks/probe_accuracy.py [--vllm-python /path/to/python --tokenizer /path/to/model]
+    python benchmarks/probe_accuracy.py --write docs/probes.md \
+        --vllm-python PYTHON --guidellm PROGRAM --tokenizer MODEL_FOLDER
 """
 
 import argparse
@@ -12,17 +14,20 @@ import contextlib
 import itertools
 import json
 import os
+import platform
 import re
 import shutil
 import statistics
 import sys
 import tempfile
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from mock_engine import TOKENS, accept_counts, running_totals
+import probe_peers
+from mock_engine import GAPS_S, TOKENS, TTFT_S, accept_counts
 
 from eaglemon.app.hub import Hub
 from eaglemon.core.hosts import HostSpec
@@ -35,7 +40,23 @@ HERE = Path(__file__).parent
 LEVELS = (1, 8, 64)
 REQUESTS = {1: 6, 8: 24, 64: 192}
 ROUND_TRIP_S = 0.050
-VLLM_LIMIT_S = 180.0
+START_LIMIT_S, ROW_LIMIT_S = 60.0, 150.0
+TOK_S_BOUND, ACCEPT_BOUND, TTFT_BOUND_S = 0.01, 0.01, 0.003
+BEGIN, END = "<!-- probe_accuracy.py: begin -->", "<!-- probe_accuracy.py: end -->"
+NAMES = (
+    "tokens|link|load|users|tok/s per user|TTFT|accept length|in bounds|"
+    "own CPU|own lag p95|marked|engine late p99|tries"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """What the engine did: medians over its answers."""
+
+    tok_s: float
+    ttft_s: float
+    late_s: float
+    """99 of 100 answers had no chunk that was sent later than this behind its time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,44 +67,72 @@ class Row:
     link: str
     client: str
     users: int
-    tok_s: float
-    true_tok_s: float
-    ttft_s: float
-    true_ttft_s: float
-    accept_length: float | None = None
-    true_accept_length: float | None = None
+    seen: probe_peers.Seen
+    truth: Truth
+    claims_ttft: bool = True
+    claims_speed: bool = True
+    """Whether it says that its figures are the server's."""
     cpu_share: float | None = None
+    lag_s: float | None = None
     lagging: bool | None = None
     tries: int = 1
-    bad: int = 0
+
+    @property
+    def tok_s_off(self) -> float:
+        """Share."""
+        return self.seen.tok_s / self.truth.tok_s - 1
+
+    @property
+    def ttft_off_s(self) -> float:
+        """Seconds."""
+        return self.seen.ttft_s - self.truth.ttft_s
+
+    @property
+    def accept_off(self) -> float | None:
+        """Share, ``None`` where nothing is told."""
+        if self.seen.accept_length is None or self.tokens != "spec":
+            return None
+        steps, histogram = accept_counts(self.tokens)
+        exact = 1 + sum(k * count for k, count in enumerate(histogram)) / steps
+        return self.seen.accept_length / exact - 1
+
+    def verdict(self) -> str:
+        """Say whether the figures are within the bounds."""
+        parts = {
+            "tok/s": abs(self.tok_s_off) <= TOK_S_BOUND,
+            "TTFT": abs(self.ttft_off_s) <= TTFT_BOUND_S,
+            "accept length": self.accept_off is None or abs(self.accept_off) <= ACCEPT_BOUND,
+            "requests": self.seen.bad == 0,
+        }
+        missed = [name for name, held in parts.items() if not held]
+        claimed = {"tok/s": self.claims_speed, "TTFT": self.claims_ttft}
+        wrong = [name for name in missed if claimed.get(name, True)]
+        if wrong:
+            return f"**no: {', '.join(wrong)}**"
+        return f"{', '.join(missed)} not claimed" if missed else "yes"
 
     def cells(self) -> list[str]:
         """Return the row as it is printed."""
-        off = (self.tok_s / self.true_tok_s - 1) * 100
-        late = (self.ttft_s - self.true_ttft_s) * 1000
-        accept = "-"
-        if self.accept_length is not None and self.true_accept_length is not None:
-            accept = f"{(self.accept_length / self.true_accept_length - 1) * 100:+.2f} %"
         return [
             self.tokens,
             self.link,
             self.client,
             str(self.users),
-            f"{self.tok_s:.2f}",
-            f"{off:+.2f} %",
-            f"{self.ttft_s * 1000:.1f}",
-            f"{late:+.1f} ms",
-            accept,
-            "-" if self.cpu_share is None else f"{self.cpu_share * 100:.0f} %",
-            "-" if self.lagging is None else ("marked" if self.lagging else "no"),
+            f"{self.tok_s_off:+.2%}",
+            f"{self.ttft_off_s * 1000:+.1f} ms",
+            "-" if self.accept_off is None else f"{self.accept_off:+.2%}",
+            self.verdict(),
+            "-" if self.cpu_share is None else f"{self.cpu_share:.0%}",
+            "-" if self.lag_s is None else f"{self.lag_s * 1000:.1f} ms",
+            "-" if self.lagging is None else ("yes" if self.lagging else "no"),
+            f"{self.truth.late_s * 1000:.1f} ms",
             str(self.tries),
-            str(self.bad),
         ]
 
 
 @contextlib.asynccontextmanager
-async def program(*argv: str) -> AsyncIterator[str]:
-    """Run a program until the end of the block; yields the first line that ends in a number."""
+async def program(*argv: str, until: bytes = b"\n") -> AsyncIterator[str]:
+    """Run a program until the end of the block; yields what it says up to ``until``."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *argv,
@@ -93,13 +142,17 @@ async def program(*argv: str) -> AsyncIterator[str]:
     )
     assert process.stdout is not None
     try:
-        first = await process.stdout.readline()
-        if argv[0] == "-m":
-            first += await process.stdout.readuntil(b"driver state")
+        async with asyncio.timeout(START_LIMIT_S):
+            first = await process.stdout.readuntil(until)
         yield first.decode()
     finally:
         process.terminate()
-        await process.wait()
+        try:
+            async with asyncio.timeout(5.0):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
 
 
 def copy_keys(known: Path, mine: Path, port: str, proxy: str) -> None:
@@ -110,7 +163,8 @@ def copy_keys(known: Path, mine: Path, port: str, proxy: str) -> None:
 @contextlib.asynccontextmanager
 async def distant_host(folder: Path) -> AsyncIterator[HostSpec]:
     """A host whose SSH connection has a round trip of 50 ms."""
-    async with program("-m", "eaglemon.sim.host", "--gpus", "1") as said:
+    sim = ("-m", "eaglemon.sim.host", "--gpus", "1")
+    async with program(*sim, until=b"driver state") as said:
         port = re.search(r"-p (\d+)", said)
         identity = re.search(r"-i (\S+)", said)
         known = re.search(r"UserKnownHostsFile=(\S+)", said)
@@ -134,30 +188,21 @@ async def distant_host(folder: Path) -> AsyncIterator[HostSpec]:
 
 
 def times_of(port: int) -> list[list[float]]:
-    """Return when each answer since the last question arrived, began and ended."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/truth") as answer:
+    """Return what the engine did for each answer since the last question."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/truth", timeout=10) as answer:
         times: list[list[float]] = json.load(answer)
     return times
 
 
-def truth_of(port: int, warmup: int) -> tuple[float, float]:
-    """Return what the engine really did since the last question: tok/s per user and TTFT."""
-    times = times_of(port)[warmup:]
-    speeds = [(TOKENS - 1) / (last - first) for _, first, last in times]
-    return statistics.median(speeds), statistics.median(f - arrived for arrived, f, _ in times)
-
-
-async def probe_in_time(
-    hub: Hub, port: int, kind: str, users: int, *, from_host: bool, tries: int
-) -> Row:
-    """Probe the engine; again while the generator says that it was late: the machine is shared."""
-    number = 0
-    while True:
-        number += 1
-        row = await probe(hub, port, kind, users, from_host=from_host)
-        print(*row.cells(), file=sys.stderr)
-        if not row.lagging or number >= tries:
-            return replace(row, tries=number)
+def truth_of(port: int, requests: int) -> Truth:
+    """Return what the engine really did for the last answers."""
+    times = times_of(port)[-requests:]
+    late = sorted(behind for *_, behind in times)
+    return Truth(
+        tok_s=statistics.median((TOKENS - 1) / (last - first) for _, first, last, _ in times),
+        ttft_s=statistics.median(first - arrived for arrived, first, *_ in times),
+        late_s=late[int(0.99 * (len(late) - 1))],
+    )
 
 
 async def probe(hub: Hub, port: int, kind: str, users: int, *, from_host: bool) -> Row:
@@ -177,121 +222,151 @@ async def probe(hub: Hub, port: int, kind: str, users: int, *, from_host: bool) 
     target = await hub.reach(f"http://127.0.0.1:{port}", host=host)
     times_of(port)
     done = await hub.probe(target, plan)
-    true_tok_s, true_ttft_s = truth_of(port, users)
+    truth = truth_of(port, REQUESTS[users])
     figures, generator = done.figures, done.generator
     assert figures.decode_tok_s is not None
     assert figures.ttft_s is not None
-    steps, histogram = accept_counts(kind)
-    accepted = sum(k * count for k, count in enumerate(histogram))
     link_s = ROUND_TRIP_S if host == "distant" and not from_host else 0.0
     return Row(
         tokens=kind,
         link="50 ms" if host == "distant" else "loopback",
-        client="from the host" if from_host else "from here",
+        client="**from the host**" if from_host else "from here",
         users=users,
-        tok_s=figures.decode_tok_s.median,
-        true_tok_s=true_tok_s,
-        ttft_s=figures.ttft_s.median - link_s,
-        true_ttft_s=true_ttft_s,
-        accept_length=figures.accept_length if kind == "spec" else None,
-        true_accept_length=1 + accepted / steps,
+        seen=probe_peers.Seen(
+            tok_s=figures.decode_tok_s.median,
+            ttft_s=figures.ttft_s.median - link_s,
+            accept_length=figures.accept_length,
+            bad=figures.failed + figures.cut,
+        ),
+        truth=truth,
+        claims_ttft=done.claims_first_tokens,
+        claims_speed=done.claims_speed,
         cpu_share=generator.cpu_share if generator else None,
+        lag_s=generator.lag_p95_s if generator else None,
         lagging=generator.lagging if generator else None,
-        bad=figures.failed + figures.cut,
     )
 
 
-async def vllm_bench(python: str, tokenizer: str, port: int, kind: str, users: int) -> Row:
-    """Run ``vllm bench serve`` on the engine."""
-    with tempfile.TemporaryDirectory() as folder:
-        times_of(port)
-        process = await asyncio.create_subprocess_exec(
-            *(python, "-m", "vllm.entrypoints.cli.main", "bench", "serve", "--backend", "openai"),
-            *("--base-url", f"http://127.0.0.1:{port}", "--endpoint", "/v1/completions"),
-            *("--model", "mock", "--tokenizer", tokenizer, "--dataset-name", "random"),
-            *("--random-input-len", "16", "--random-output-len", str(TOKENS)),
-            *("--num-prompts", str(REQUESTS[users]), "--max-concurrency", str(users)),
-            *("--num-warmups", str(users), "--ignore-eos", "--disable-tqdm", "--save-result"),
-            *("--result-dir", folder, "--result-filename", "result.json"),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env={**os.environ, "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"},
+async def peer(
+    port: int,
+    kind: str,
+    users: int,
+    name: str,
+    run: Callable[..., Awaitable[probe_peers.Seen]],
+) -> Row:
+    """Run another generator on the engine, on this machine."""
+    times_of(port)
+    seen = await run(port, users=users, requests=REQUESTS[users])
+    truth = truth_of(port, REQUESTS[users])
+    return Row(tokens=kind, link="loopback", client=name, users=users, seen=seen, truth=truth)
+
+
+async def in_time(what: str, tries: int, once: Callable[[], Awaitable[Row]]) -> Row:
+    """Measure a row; again while the generator says that it was late: the machine is shared."""
+    number = 0
+    while True:
+        number += 1
+        try:
+            async with asyncio.timeout(ROW_LIMIT_S + probe_peers.LIMIT_S):
+                row = await once()
+        except TimeoutError as error:
+            raise SystemExit(f"{what}: not done within its limit") from error
+        print(*row.cells(), file=sys.stderr, flush=True)
+        if not row.lagging or number >= tries:
+            return replace(row, tries=number)
+
+
+def peers_of(given: argparse.Namespace) -> dict[str, Callable[..., Awaitable[probe_peers.Seen]]]:
+    """Return the other generators that were named, by what they are called."""
+    found: dict[str, Callable[..., Awaitable[probe_peers.Seen]]] = {}
+    if given.vllm_python:
+        found["vllm bench serve"] = lambda port, **load: probe_peers.vllm_bench(
+            given.vllm_python, given.tokenizer, port, **load
         )
-        async with asyncio.timeout(VLLM_LIMIT_S):
-            said, _ = await process.communicate()
-        path = Path(folder) / "result.json"
-        if not path.exists():
-            raise SystemExit(f"vllm bench serve failed:\n{said.decode()[-2000:]}")
-        result = json.loads(path.read_text())
-    true_tok_s, true_ttft_s = truth_of(port, users)
-    return Row(
-        tokens=kind,
-        link="loopback",
-        client="vllm bench serve",
-        users=users,
-        tok_s=1000 / result["median_tpot_ms"],
-        true_tok_s=true_tok_s,
-        ttft_s=result["median_ttft_ms"] / 1000,
-        true_ttft_s=true_ttft_s,
-        bad=REQUESTS[users] - result["completed"],
+    if given.guidellm:
+        found["guidellm"] = lambda port, **load: probe_peers.guidellm(
+            given.guidellm, given.tokenizer, port, **load
+        )
+    return found
+
+
+async def measure(given: argparse.Namespace, folder: Path) -> list[Row]:
+    """Return all rows."""
+    rows: list[Row] = []
+    levels = [int(level) for level in given.levels.split(",")]
+    async with distant_host(folder) as distant:
+        local = HostSpec(
+            name="local", transport="local", env={"XDG_STATE_HOME": str(folder / "state")}
+        )
+        hosts = {"loopback": local, "distant": distant}
+        specs = [hosts[name] for name in given.links.split(",")]
+        for kind, spec in itertools.product(("one", "spec"), specs):
+            async with (
+                program("mock_engine.py", "--tokens", kind) as line,
+                Hub(
+                    (spec,), ProfileStore.load(), connect=transport_to, workload=load_workload
+                ) as hub,
+            ):
+                port = int(line)
+                for users, from_host in itertools.product(levels, (True, False)):
+                    once = partial(probe, hub, port, kind, users, from_host=from_host)
+                    what = f"{kind}, {spec.name}, {users} users"
+                    rows.append(await in_time(what, given.tries, once))
+                named = peers_of(given) if spec is local else {}
+                for (name, run), users in itertools.product(named.items(), levels):
+                    beside = partial(peer, port, kind, users, name, run)
+                    rows.append(await in_time(f"{name}, {users} users", 1, beside))
+    return rows
+
+
+def table_of(rows: Sequence[Row], loads: tuple[float, float]) -> str:
+    """Return the table as Markdown, with what it was measured under."""
+    columns = NAMES.split("|")
+    lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+    lines += [f"| {' | '.join(row.cells())} |" for row in rows]
+    conditions = (
+        f"One run: {os.cpu_count()} cores for all processes together, Python "
+        f"{platform.python_version()}, load average {loads[0]:.1f} when it began and "
+        f"{loads[1]:.1f} when it ended. First token {TTFT_S * 1000:g} ms after the request was "
+        f"read; then one token every {GAPS_S['one'] * 1000:g} ms (*one*) or 1 to 4, 2.5 on "
+        f"average, every {GAPS_S['spec'] * 1000:g} ms (*spec*); {TOKENS} tokens an answer."
     )
+    return "\n".join([*lines, "", conditions])
 
 
-async def main() -> None:
+def write_into(path: Path, table: str) -> None:
+    """Put the table between its marks in a page."""
+    before, _, rest = path.read_text("utf-8").partition(BEGIN)
+    _, mark, after = rest.partition(END)
+    if not mark:
+        raise SystemExit(f"{path} has no marks {BEGIN} and {END}")
+    path.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{after}", "utf-8")
+
+
+def main() -> None:
     """Measure all paths and print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--vllm-python", help="an interpreter that has vLLM")
-    parser.add_argument("--tokenizer", help="a model folder with a tokenizer, for vLLM")
+    parser.add_argument("--guidellm", help="the program guidellm")
+    parser.add_argument("--tokenizer", help="a model folder with a tokenizer, for both")
     parser.add_argument("--levels", default=",".join(map(str, LEVELS)))
     parser.add_argument("--links", default="loopback,distant")
     parser.add_argument("--tries", type=int, default=3, help="for runs that were marked as late")
+    parser.add_argument("--write", type=Path, metavar="FILE.md", help="put the table there, too")
     given = parser.parse_args()
-    levels = [int(level) for level in given.levels.split(",")]
+    if (given.vllm_python or given.guidellm) and not given.tokenizer:
+        parser.error("other generators need --tokenizer")
     folder = Path(tempfile.mkdtemp())
-    rows: list[Row] = []
+    began = os.getloadavg()[0]
     try:
-        async with distant_host(folder) as distant:
-            local = HostSpec(
-                name="local", transport="local", env={"XDG_STATE_HOME": str(folder / "state")}
-            )
-            hosts = {"loopback": local, "distant": distant}
-            specs = [hosts[name] for name in given.links.split(",")]
-            for kind, spec in itertools.product(("one", "spec"), specs):
-                async with (
-                    program("mock_engine.py", "--tokens", kind) as line,
-                    Hub(
-                        (spec,),
-                        ProfileStore.load(),
-                        connect=transport_to,
-                        workload=load_workload,
-                    ) as hub,
-                ):
-                    for users, from_host in itertools.product(levels, (True, False)):
-                        row = await probe_in_time(
-                            hub,
-                            int(line),
-                            kind,
-                            users,
-                            from_host=from_host,
-                            tries=given.tries,
-                        )
-                        rows.append(row)
-                    if spec is local and given.vllm_python:
-                        for users in levels:
-                            row = await vllm_bench(
-                                given.vllm_python, given.tokenizer, int(line), kind, users
-                            )
-                            rows.append(row)
-                            print(*row.cells(), file=sys.stderr)
+        rows = asyncio.run(measure(given, folder))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    names = "tokens|link|load|users|tok/s|error|TTFT ms|error|accept length|CPU|lag|tries|bad"
-    print(f"| {' | '.join(names.split('|'))} |")
-    print(f"|{'---|' * len(names.split('|'))}")
-    for row in rows:
-        print(f"| {' | '.join(row.cells())} |")
-    print(f"\n{len(running_totals('spec'))} and {len(running_totals('one'))} chunks an answer")
+    table = table_of(rows, (began, os.getloadavg()[0]))
+    print(table)
+    if given.write:
+        write_into(given.write, table)
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

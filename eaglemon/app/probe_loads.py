@@ -4,8 +4,8 @@ import asyncio
 import importlib.resources
 import json
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Protocol
 
 from eaglemon.app.probe_answer import Answer, number_in
@@ -160,15 +160,38 @@ class ConsoleLoad:
 
     async def run(self, requests: Sequence[PlannedRequest]) -> AsyncGenerator[LoadEvent, None]:
         """Send the requests."""
-        todo = list(reversed(requests))
+        users = min(self._plan.concurrency, len(requests))
+        async with (
+            self._connected(users) as clients,
+            aclosing(self._drive(clients, list(reversed(requests)))) as events,
+        ):
+            async for event in events:
+                yield event
+
+    @asynccontextmanager
+    async def _connected(self, users: int) -> AsyncIterator[Sequence[HttpClient]]:
+        """Yield clients that are connected before the clock starts, as those on the host are."""
+        clients = [self._target.new_http() for _ in range(users)]
+        try:
+            await asyncio.gather(*(self._connect(http) for http in clients))
+            yield clients
+        finally:
+            await asyncio.gather(*(http.close() for http in clients))
+
+    async def _connect(self, http: HttpClient) -> None:
+        limits = HttpLimits(connect_s=CONNECT_LIMIT_S, read_s=CONNECT_LIMIT_S)
+        # What is wrong with the server the requests will tell, one by one.
+        with suppress(HttpError):
+            await http.request("GET", self._target.engine.endpoints.models, limits=limits)
+
+    async def _drive(
+        self, clients: Sequence[HttpClient], todo: list[PlannedRequest]
+    ) -> AsyncGenerator[LoadEvent, None]:
         self._begun = self._ended = self._tokens = 0
         self._late = []
         self._start = self._clock.monotonic()
         cpu = time.process_time()
-        users = [
-            asyncio.create_task(self._user(todo), name="probe user")
-            for _ in range(min(self._plan.concurrency, len(todo)))
-        ]
+        users = [asyncio.create_task(self._user(http, todo), name="probe user") for http in clients]
         tasks = [
             *users,
             asyncio.create_task(self._watch(), name="probe watch"),
@@ -196,19 +219,15 @@ class ConsoleLoad:
         await asyncio.wait(users)
         self._events.put_nowait(None)
 
-    async def _user(self, todo: list[PlannedRequest]) -> None:
-        http = self._target.new_http()
+    async def _user(self, http: HttpClient, todo: list[PlannedRequest]) -> None:
         limit_s = self._plan.duration_s
-        try:
-            while todo and (limit_s is None or self._clock.monotonic() - self._start < limit_s):
-                request = todo.pop()
-                self._begun += 1
-                record = await self._request(http, request)
-                self._ended += 1
-                self._tokens += sum(arrival.tokens for arrival in record.arrivals)
-                self._events.put_nowait(record)
-        finally:
-            await http.close()
+        while todo and (limit_s is None or self._clock.monotonic() - self._start < limit_s):
+            request = todo.pop()
+            self._begun += 1
+            record = await self._request(http, request)
+            self._ended += 1
+            self._tokens += sum(arrival.tokens for arrival in record.arrivals)
+            self._events.put_nowait(record)
 
     async def _request(self, http: HttpClient, request: PlannedRequest) -> RequestRecord:
         call = _call(self._target, self._plan, request.prefix + request.prompt.text)

@@ -246,17 +246,22 @@ class Probe:
                 f"the server generated {foreign} tokens for others during the probe, which "
                 f"received {received}: other traffic disturbs the figures"
             )
-        if self._link_s is not None:
+        if isinstance(self._load, ConsoleLoad):
+            trip = (
+                "" if self._link_s is None else f" (round trip about {self._link_s * 1000:.0f} ms)"
+            )
             notes.append(
-                "first tokens are told with the connection's round trip of about "
-                f"{self._link_s * 1000:.0f} ms"
+                f"measured from this machine: first tokens include the connection{trip} and this "
+                "program's own work, and are no figure of the server; send the load from the host "
+                "for one"
             )
         generator = self._generator
         if generator is not None and generator.lagging:
+            from_here = isinstance(self._load, ConsoleLoad)
+            wrong = "tok/s may be too low and first tokens" if from_here else "first tokens may be"
             notes.append(
                 f"the load generator was late: up to {generator.lag_p95_s * 1000:.1f} ms in 95 % "
-                f"of its ticks, {generator.cpu_share:.0%} of a core: first tokens may be told too "
-                "late"
+                f"of its ticks, {generator.cpu_share:.0%} of a core: {wrong} told too late"
             )
         if self._plan.workload == RANDOM:
             notes.append("random prompts: the accept length says nothing about real text")
@@ -296,12 +301,18 @@ class Probe:
             live=None if ended or not self._live else self._live[-1],
             live_tok_s=None if ended else self._live_tok_s(),
             generator=self._generator,
+            claims_first_tokens=not self._late and not isinstance(self._load, ConsoleLoad),
+            claims_speed=not self._late or not isinstance(self._load, ConsoleLoad),
             foreign_tokens=self._foreign,
             error=error,
             notes=tuple(self._notes),
         )
         self._tell(progress)
         return progress
+
+    @property
+    def _late(self) -> bool:
+        return self._generator is not None and self._generator.lagging
 
     def _remaining_s(self, elapsed: float) -> float | None:
         done = len(self._records)

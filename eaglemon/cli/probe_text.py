@@ -16,22 +16,24 @@ def results_lines(probes: Sequence[ProbeProgress]) -> list[str]:
     for probe in probes:
         figures = probe.figures
         ttft, gap = figures.ttft_s, figures.chunk_gap_s
+        sure = probe.claims_first_tokens
         rows.append(
             (
                 str(probe.plan.concurrency),
                 str(figures.ok),
                 str(figures.failed + figures.cut),
-                rate(figures.total_tok_s),
-                rate(figures.steady_tok_s),
-                rate(figures.user_tok_s),
-                latency(ttft.median) if ttft else UNKNOWN,
-                latency(ttft.p99) if ttft else UNKNOWN,
+                _about(rate(figures.total_tok_s), claimed=probe.claims_speed),
+                _about(rate(figures.steady_tok_s), claimed=probe.claims_speed),
+                _about(rate(figures.user_tok_s), claimed=probe.claims_speed),
+                _about(latency(ttft.median) if ttft else UNKNOWN, claimed=sure),
+                _about(latency(ttft.p99) if ttft else UNKNOWN, claimed=sure),
                 latency(gap.median) if gap else UNKNOWN,
                 length(figures.accept_length),
             )
         )
     lines = columns(rows, right=frozenset(range(10)))
-    lines.append(f"tok/s and medians; load from {probes[0].driver}")
+    marked = "" if all(probe.claims_first_tokens for probe in probes) else "; ~ see the notes"
+    lines.append(f"tok/s and medians; load from {probes[0].driver}{marked}")
     for probe in probes:
         if probe.figures.per_position:
             shares = " ".join(percent(share) for share in probe.figures.per_position)
@@ -39,6 +41,11 @@ def results_lines(probes: Sequence[ProbeProgress]) -> list[str]:
     for probe in probes:
         lines += [f"note at {probe.plan.concurrency}: {note}" for note in probe.notes]
     return lines
+
+
+def _about(text: str, *, claimed: bool) -> str:
+    """Mark a figure that is not the server's alone."""
+    return text if claimed else f"~{text}"
 
 
 def capacity_lines(capacity: Capacity) -> list[str]:

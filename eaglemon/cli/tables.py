@@ -91,7 +91,7 @@ def probe_lines(probe: ProbeProgress) -> list[str]:
         ("total", _total(figures)),
         ("per request", _spread_rate(figures.decode_tok_s)),
         ("token time", _spread_latency(figures.token_time_s)),
-        ("first token", _spread_latency(figures.ttft_s)),
+        ("first token", _first_token(probe)),
         ("chunk gap", _spread_latency(figures.chunk_gap_s)),
         ("accept length", _acceptance(figures, probe)),
     ]
@@ -131,6 +131,11 @@ def _spread_rate(spread: Spread | None) -> str:
     if spread is None:
         return UNKNOWN
     return f"{rate(spread.median)} tok/s median"
+
+
+def _first_token(probe: ProbeProgress) -> str:
+    text = _spread_latency(probe.figures.ttft_s)
+    return text if probe.claims_first_tokens else f"{text} (not the server's alone: see the notes)"
 
 
 def _spread_latency(spread: Spread | None) -> str:

@@ -250,6 +250,11 @@ class ProbeProgress:
     live_tok_s: float | None = None
     """All tokens received lately, per second."""
     generator: GeneratorHealth | None = None
+    claims_first_tokens: bool = True
+    """Whether times to first tokens are the server's: not where the load came over the link or its
+    generator was late."""
+    claims_speed: bool = True
+    """Whether tok/s are the server's: not where the load came over the link and was late."""
     foreign_tokens: int | None = None
     """Tokens that the server generated for others meanwhile; ``None`` where it does not tell."""
     notes: tuple[str, ...] = ()

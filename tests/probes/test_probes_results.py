@@ -20,6 +20,7 @@ from eaglemon.core.probe import (
     figures_of,
     planned_requests,
 )
+from eaglemon.core.server_url import Trust
 from eaglemon.errors import ConfigError, UsageError
 from eaglemon.io.probe_files import read_probes, write_probes
 from eaglemon.io.workloads import load_workload
@@ -203,7 +204,8 @@ def test_an_address_is_asked_from_this_machine(
     done = run("probe", "http://127.0.0.1:30000", "--api-key-env", "KEY")
     assert done.code == 0
     assert [spec.name for spec in run.console.specs] == ["local"]
-    assert run.console.called("reach") == [("http://127.0.0.1:30000", "local", "s3cret")]
+    asked = ("http://127.0.0.1:30000", "local", "s3cret", Trust())
+    assert run.console.called("reach") == [asked]
     missing = run("probe", "http://127.0.0.1:30000", "--api-key-env", "NO_KEY")
     assert (missing.code, "not set" in missing.err) == (2, True)
 

@@ -75,13 +75,13 @@ def through_generator(engine: str, data: bytes, cuts: list[int]) -> RequestRecor
     """Feed the bytes in pieces and return the record as the console makes it."""
     paths = [list(path) for path in ENGINES[engine].measuring.count_paths]
     answer = loadgen.Answer(3, paths, 0.0)
-    connection = loadgen.Connection()
+    connection = loadgen.Connection(loadgen.Inbox())
     connection.connection_made(Wire())  # type: ignore[arg-type]
     connection._answer = answer
     edges = [0, *sorted({cut % (len(data) + 1) for cut in cuts}), len(data)]
     for start, end in itertools.pairwise(edges):
         if data[start:end]:
-            connection.data_received(data[start:end])
+            connection.take(data[start:end], 0.5)
     answer.end(1.0)
     collected = Answer(ENGINES[engine].stream_decoder())
     # As it arrives on the other side.
