@@ -164,7 +164,7 @@ def _figures(passages: Sequence[_Unrolled], step: int) -> StepFigures:
     count, right = float(positions.sum()), all_of("right")
     if not count:
         raise ConfigError(
-            f"the text is too short for {step + 1} steps",
+            f"the text is too short for draft step {step + 1}",
             hint="capture longer answers, or give fewer --steps",
         )
     met = float(reached.sum())

@@ -77,6 +77,10 @@ def read_records(
             break
     if not records:
         raise ConfigError(f"{path}: no sequence of at least 4 tokens")
+    if not any(bool(record.mask.any()) for record in records):
+        raise ConfigError(
+            f"{path}: loss_mask marks no position", hint="mark those of the target's answers"
+        )
     names = list(records[0].features)
     if any(list(record.features) != names for record in records):
         raise ConfigError(f"{path}: its files differ in the layers captured")
@@ -143,6 +147,10 @@ def _records_of(
 def _plain(
     path: Path, file: Checkpoint, hidden: TensorInfo, max_tokens: int, keep: Collection[int]
 ) -> Iterator[Record]:
+    if "input_ids" not in file.tensors:
+        raise ConfigError(
+            f"{path}: no tensor input_ids", hint="expected [B, T] beside the hidden states"
+        )
     shape = file.info("input_ids").shape
     batch, slots, length, width = _dimensions(path, hidden, 4)
     if shape != (batch, length):

@@ -51,6 +51,14 @@ class DraftSettings:
     """The residual starts after ``hidden_norm``."""
 
 
+def settings_in(checkpoint: Checkpoint) -> DraftSettings:
+    """Read a draft's settings; raises ``ConfigError`` naming the file and the key."""
+    try:
+        return settings_of(checkpoint.config)
+    except ConfigError as error:
+        raise ConfigError(f"{checkpoint.folder}/{error.message}", hint=error.hint) from error
+
+
 def settings_of(config: Mapping[str, Any]) -> DraftSettings:
     """Read a draft's settings; raises ``ConfigError`` naming the key that is missing or wrong."""
     inner = config.get("transformer_layer_config")

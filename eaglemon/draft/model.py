@@ -16,7 +16,7 @@ from eaglemon.draft.layout import (
     DraftSettings,
     captured_layers,
     roles_of,
-    settings_of,
+    settings_in,
     shapes_of,
     uses_mla,
 )
@@ -61,7 +61,7 @@ def load_draft(
     Raises ``ConfigError`` naming the tensor that is missing, or not of the shape that the
     configuration asks for, and for architectures that are not supported.
     """
-    settings = settings_of(checkpoint.config)
+    settings = settings_in(checkpoint)
     if uses_mla(checkpoint.tensors):
         raise ConfigError(
             f"{checkpoint.folder}: a draft with multi-head latent attention (MLA)",

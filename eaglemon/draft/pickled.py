@@ -34,7 +34,7 @@ def load_pickle(path: Path) -> Mapping[str, Any]:
         else:
             content = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, EOFError, RuntimeError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        first = str(error).partition("\n")[0]
+        first = str(error).partition("\n")[0].partition(". ")[0]
         raise ConfigError(f"{path}: cannot be read: {first}") from error
     except pickle.UnpicklingError as error:
         raise ConfigError(

@@ -21,7 +21,7 @@ from eaglemon.draft.checkpoint import ITEM_BYTES, Checkpoint, TensorInfo, read_j
 from eaglemon.draft.layout import (
     captured_layers,
     roles_of,
-    settings_of,
+    settings_in,
     target_body,
     target_shape,
 )
@@ -92,7 +92,7 @@ def plan_permutation(draft: Checkpoint, order: Sequence[int]) -> Repair:
 
     Norms of single slots move along. Raises ``UsageError`` for an order that is none.
     """
-    settings = settings_of(draft.config)
+    settings = settings_in(draft)
     captured = captured_layers(draft, settings)
     if sorted(order) != list(range(captured)):
         wanted = ",".join(str(place) for place in range(captured))

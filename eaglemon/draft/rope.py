@@ -21,7 +21,7 @@ def rope_table(
     kind = str(settings["rope_type"])
     if kind not in SUPPORTED:
         raise ConfigError(
-            f"rope_type {kind!r} is not supported by the offline check",
+            f"the draft's rope_type {kind!r} is not supported by the offline check",
             hint=f"supported: {', '.join(SUPPORTED)}",
         )
     exponents = torch.arange(0, head_size, 2, dtype=torch.float32) / head_size

@@ -52,6 +52,10 @@ def read_rows(
     """
     distinct, places = torch.unique(rows.cpu(), return_inverse=True)
     info = checkpoint.info(name)
+    if distinct.numel() and int(distinct[0]) < 0:
+        raise ConfigError(
+            f"the text has the token {int(distinct[0])}", hint="input_ids must not be negative"
+        )
     if len(info.shape) != 2 or (distinct.numel() and int(distinct[-1]) >= info.shape[0]):
         raise ConfigError(
             f"{info.path}: {name} is {list(info.shape)}, too small for token {int(distinct[-1])}",
