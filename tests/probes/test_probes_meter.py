@@ -142,6 +142,17 @@ def scraped(engine: str, *path: str) -> Gauges:
     return ENGINES[engine].gauges(parse_metrics(CAPTURES.joinpath(*path).read_text("utf-8")))
 
 
+def test_an_engine_that_drafts_for_another_is_left_out() -> None:
+    """As two engines of one deployment print their gauges: only one of them serves."""
+    text = "".join(
+        f'sglang:{name}{{engine_type="{kind}",tp_rank="0"}} {value}\n'
+        for kind, scale in (("draft", 10), ("unified", 1))
+        for name, value in (("spec_accept_length", 2.8 * scale), ("num_running_reqs", 3 * scale))
+    )
+    gauges = ENGINES["sglang"].gauges(parse_metrics(text))
+    assert (gauges.accept_length, gauges.running) == (2.8, 3)
+
+
 def test_a_captured_server_between_two_readings() -> None:
     before = scraped("vllm", "vllm-0.32-cpu", "metrics", "part-before.prom")
     after = scraped("vllm", "vllm-0.32-cpu", "metrics", "part-after.prom")

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from eaglemon.app.calibration import calibrate
 from eaglemon.app.hub import Hub
 from eaglemon.core.capacity import capacity_of
+from eaglemon.core.views import ServerView
 from eaglemon.errors import ServerError
 from eaglemon.io.config import ProfileStore
 from eaglemon.io.connect import transport_to
@@ -61,11 +62,54 @@ async def test_both_paths_agree_and_the_view_shows_it() -> None:
         assert view.probe == here
         assert any("round trip" in note for note in here.notes)
         assert not any("round trip" in note for note in own.notes)
+        spans = await until(hub, server_id, lambda view: since_ready(view) is not None)
+        assert since_ready(spans) == pytest.approx(here.figures.accept_length, rel=0.25)
+        assert spans.acceptance is not None
+        assert (spans.acceptance.source, spans.acceptance.ceiling) == ("counters", 6)
+        assert spans.load is not None
+        labels = [label for label, _ in spans.load.tok_s_windows]
+        assert labels[-1] == "since ready"
+        assert set(labels) <= {"5 s", "60 s", "since ready"}
         # The same server by its address, as one that nobody of us has started.
         target = await hub.reach(f"http://127.0.0.1:{view.port}", host=host)
         reached = await hub.probe(target, hub.probe_plan(target, SMALL))
         assert reached.figures.accept_length == pytest.approx(own.figures.accept_length, rel=0.5)
         assert reached.server_id == target
+
+
+def since_ready(view: ServerView) -> float | None:
+    windows = view.acceptance.windows if view.acceptance else ()
+    return next((w.accept_length for w in windows if w.label == "since ready"), None)
+
+
+async def until(hub: Hub, server_id: str, holds: Callable[[ServerView], bool]) -> ServerView:
+    """Return the first view of the server that is as wanted."""
+    async for _ in hub.updates():
+        if holds(view := hub.find(server_id)):
+            return view
+    raise AssertionError("the console has ended")
+
+
+async def test_without_metrics_the_view_reads_the_log_and_says_how_to_turn_them_on() -> None:
+    async with console() as (hub, host):
+        blind = {"port": free_port(), "enable-metrics": "false"}
+        server_id = await hub.launch(hub.plan("sglang-eagle3", host, blind))
+        assert (await hub.wait(server_id, timeout_s=LIMIT_S)).state.answering
+        long = {**SMALL, "requests": "2", "max-tokens": "240", "warmup": "0", "ignore-eos": "true"}
+        done = await hub.probe(server_id, hub.probe_plan(server_id, long))
+
+        def told(view: ServerView) -> bool:
+            return view.acceptance is not None and view.acceptance.source == "log line"
+
+        view = await until(hub, server_id, told)
+        assert view.acceptance is not None
+        assert view.acceptance.accept_length == pytest.approx(done.figures.accept_length, rel=0.5)
+        assert view.acceptance.windows == ()
+        assert "--enable-metrics" in view.acceptance.hint
+        assert view.load is not None
+        assert (view.load.source, view.load.tok_s_windows) == ("log line", ())
+        assert done.foreign_tokens is None
+        assert any("--enable-metrics" in note for note in done.notes)
 
 
 async def test_forced_accept_lengths_and_the_server_is_back() -> None:

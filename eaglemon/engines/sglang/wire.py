@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from eaglemon.core.prometheus import Metrics
+from eaglemon.core.prometheus import Metrics, Sample
 from eaglemon.core.speculation import AcceptCounts, counts_from_histogram
 from eaglemon.core.sse import SseEvent
 from eaglemon.engines.base import (
@@ -127,7 +127,7 @@ def read_gauges(metrics: Metrics) -> Gauges:
     counts = None
     if steps and generated is not None:
         counts = AcceptCounts(steps=int(steps), accepted=max(0, int(generated - steps)))
-    lengths = [s.value for s in metrics.numbers("sglang:spec_accept_length") if s.value > 0]
+    lengths = [s.value for s in _served(metrics, "sglang:spec_accept_length") if s.value > 0]
     return Gauges(
         accept=counts,
         accept_length=sum(lengths) / len(lengths) if lengths else None,
@@ -136,7 +136,7 @@ def read_gauges(metrics: Metrics) -> Gauges:
         running=_whole(_over_ranks(metrics, "sglang:num_running_reqs")),
         waiting=_whole(_over_ranks(metrics, "sglang:num_queue_reqs")),
         kv_used_fraction=max(
-            (sample.value for sample in metrics.numbers("sglang:token_usage")), default=None
+            (sample.value for sample in _served(metrics, "sglang:token_usage")), default=None
         ),
         started_at=metrics.value("process_start_time_seconds"),
     )
@@ -145,7 +145,7 @@ def read_gauges(metrics: Metrics) -> Gauges:
 def _over_ranks(metrics: Metrics, name: str) -> float | None:
     """Sum over data-parallel ranks; the ranks of one model copy repeat the same value."""
     copies: dict[str, float] = {}
-    for sample in metrics.numbers(name):
+    for sample in _served(metrics, name):
         copy = sample.labels.get("dp_rank", "")
         copies[copy] = max(sample.value, copies.get(copy, sample.value))
     return sum(copies.values()) if copies else None
@@ -153,6 +153,11 @@ def _over_ranks(metrics: Metrics, name: str) -> float | None:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def _served(metrics: Metrics, name: str) -> list[Sample]:
+    """Return a gauge's numbers without those of an engine that only drafts for this one."""
+    return [s for s in metrics.numbers(name) if s.labels.get("engine_type") != "draft"]
 
 
 def _whole(value: float | None) -> int | None:
