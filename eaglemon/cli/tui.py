@@ -130,9 +130,24 @@ def require_room(*, otherwise: str) -> None:
 
 
 def speaks_utf8() -> bool:
-    """Tell whether the terminal is said to understand UTF-8 (the locale says so)."""
-    encoding = locale.getpreferredencoding(False)  # noqa: FBT003 (no keyword there)
-    return encoding.replace("-", "").lower() == "utf8" and os.environ.get("TERM") != "dumb"
+    """Tell whether the terminal is said to understand UTF-8: by the locale that it was given.
+
+    Python itself takes a C locale for UTF-8, and so may not be asked.
+    """
+    environment = os.environ
+    if environment.get("TERM") == "dumb":
+        return False
+    coerced = sys.flags.utf8_mode and environment.get("LC_CTYPE") == "C.UTF-8"
+    names = [environment.get("LC_ALL"), environment.get("LANG")]
+    if not coerced:
+        names.insert(1, environment.get("LC_CTYPE"))
+    name = next((name for name in names if name), "")
+    if name.partition(".")[0] in {"C", "POSIX"} and "." not in name:
+        return False
+    told = name.partition(".")[2].partition("@")[0]
+    # A name without a character set, and no name at all, are left to the system.
+    encoding = told or locale.getpreferredencoding(False)  # noqa: FBT003 (no keyword there)
+    return encoding.replace("-", "").lower() == "utf8"
 
 
 async def show_console(

@@ -125,12 +125,43 @@ def test_another_program_edits_a_profile_and_the_console_comes_back(
 
 @pytest.mark.parametrize(
     ("more", "wanted"),
-    [({"EAGLEMON_ASCII": "1"}, "| "), ({"NO_COLOR": "1"}, "│"), ({"TERM": "screen"}, "│")],
+    [
+        ({"EAGLEMON_ASCII": "1"}, "| "),
+        ({"LANG": "C", "TERM": "linux"}, "| "),
+        ({"NO_COLOR": "1"}, "│"),
+        ({"TERM": "screen"}, "│"),
+    ],
 )
 def test_terminals_that_can_do_less(start: Start, more: dict[str, str], wanted: str) -> None:
     terminal = start("tui", "local", **more)
     seen = terminal.wait("Hosts and GPUs")
     assert wanted in seen
-    assert seen.isascii() is ("EAGLEMON_ASCII" in more)
+    assert seen.isascii() is (wanted == "| ")
     terminal.keys("q")
     terminal.wait("left with 0")
+
+
+@pytest.mark.parametrize(
+    ("environment", "speaks"),
+    [
+        ({"LANG": "C"}, False),
+        ({"LC_ALL": "POSIX", "LANG": "C.UTF-8"}, False),
+        ({"LANG": "en_US.ISO-8859-1"}, False),
+        ({"LANG": "C.UTF-8", "TERM": "dumb"}, False),
+        ({"LANG": "de_DE.utf8@euro"}, True),
+        ({"LC_CTYPE": "C.UTF-8", "LANG": "C"}, True),
+        ({}, True),
+    ],
+)
+def test_the_locale_says_whether_the_terminal_speaks_utf8(
+    environment: dict[str, str], speaks: bool
+) -> None:
+    # In a process of its own: Python decides what it makes of a C locale when it starts.
+    told = subprocess.run(
+        [sys.executable, "-c", "from eaglemon.cli.tui import speaks_utf8; print(speaks_utf8())"],
+        env={"PATH": os.environ["PATH"], **environment},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert told.stdout.strip() == str(speaks)
