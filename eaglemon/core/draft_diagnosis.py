@@ -7,6 +7,7 @@ everything after them, and overhead is blamed only where the draft does what it 
 from collections.abc import Sequence
 
 from eaglemon.core.draft_decay import context_finding, decay_finding
+from eaglemon.core.draft_suspicion import conventions
 from eaglemon.core.draft_verdict import DraftDiagnosis, DraftEvidence, DraftVerdict, Finding
 from eaglemon.core.draft_views import CheckView, SearchView
 from eaglemon.core.problems import Problem, Severity
@@ -311,8 +312,11 @@ def _useless(known: DraftEvidence) -> Finding | None:
     return Finding(
         verdict=DraftVerdict.WIRING,
         sentence="almost nothing is accepted: the draft is fed what it was not trained on",
-        evidence=(f"first step {served.survival[0]:.2f}, second {second:.2f} served",),
-        fixes=("capture hidden states and run 'eaglemon draft check' to find the layers",),
+        evidence=(
+            f"first step {served.survival[0]:.2f}, second {second:.2f} served",
+            *conventions(known),
+        ),
+        fixes=("diagnose with --capture, to find the layers it was trained on",),
         certain=False,
     )
 
@@ -379,7 +383,7 @@ def _undecided(known: DraftEvidence, told: tuple[str, ...]) -> Finding:
     return Finding(
         verdict=DraftVerdict.UNKNOWN,
         sentence="not enough is known",
-        evidence=told,
-        fixes=("probe the server, or give hidden states with --hidden",),
+        evidence=(*told, *conventions(known)),
+        fixes=("probe the server, or give hidden states with --hidden or --capture",),
         certain=False,
     )

@@ -235,6 +235,13 @@ def test_served_figures_alone() -> None:
     useless = diagnose_draft(alone)
     assert useless.verdict is DraftVerdict.WIRING
     assert not useless.certain
+    # The ids of a draft for another engine mean other layers here.
+    elsewhere = replace(INSPECT, captures=(capture(2, 4, 5, variant="other"), capture(1, 3, 4)))
+    suspected = diagnose_draft(replace(alone, inspect=elsewhere, captures=(capture(1, 3, 4),)))
+    assert suspected.evidence[1:] == (
+        "vLLM 0.32 V1 takes [1, 3, 4] from ids",
+        "vLLM 0.32 other would take [2, 4, 5]: right there, the draft is wrong here",
+    )
     nothing = diagnose_draft(replace(alone, served=None))
     assert nothing.verdict is DraftVerdict.UNKNOWN
     assert nothing.overhead is None
