@@ -9,7 +9,7 @@ from textual.content import Content
 
 from eaglemon.core import units
 from eaglemon.core.gpu_history import GpuTrace, sparkline
-from eaglemon.core.hosts import GpuProcess, GpuSample, LinkState, MigInstance
+from eaglemon.core.hosts import GpuProcess, GpuSample, HostSample, LinkState, MigInstance
 from eaglemon.core.views import HostView, Snapshot
 from eaglemon.tui.columns import (
     first_that_fits,
@@ -50,6 +50,7 @@ class HostList(RowList):
         self._folded: set[str] = set()
         self._processes = False
         self._offers: Sequence[str] | None = None
+        self._made: dict[str, tuple[HostSample, object, list[Row]]] = {}
 
     def show(
         self, snapshot: Snapshot, *, filter_text: str = "", offers: Sequence[str] | None = None
@@ -119,13 +120,29 @@ class HostList(RowList):
             return
         for number, note in enumerate(host_notes(host)):
             yield _note(f"about/{host.name}/{number}", f"    • {note}", width)
-        for gpu in gpus:
-            yield from self._gpu_rows(host, gpu, width, plan)
+        if host.sample is not None:
+            yield from self._sample_rows(host, host.sample, width, plan)
+
+    def _sample_rows(
+        self, host: HostView, sample: HostSample, width: int, plan: "_Columns"
+    ) -> list[Row]:
+        """Return the rows of all GPUs of a host, those of before where nothing new was sampled.
+
+        Pictures come more often than samples: with many hosts this is most of the work.
+        """
+        names = {server.id: server.name for server in self._snapshot.servers}
+        stale = host.state in {LinkState.STALE, LinkState.DOWN}
+        seen = (names, stale, width, self._processes)
+        made = self._made.get(host.name)
+        if made is not None and made[0] is sample and made[1] == seen:
+            return made[2]
+        rows = [row for gpu in sample.gpus for row in self._gpu_rows(host, gpu, names, width, plan)]
+        self._made[host.name] = (sample, seen, rows)
+        return rows
 
     def _gpu_rows(
-        self, host: HostView, gpu: GpuSample, width: int, plan: "_Columns"
+        self, host: HostView, gpu: GpuSample, names: dict[str, str], width: int, plan: "_Columns"
     ) -> Iterator[Row]:
-        names = {server.id: server.name for server in self._snapshot.servers}
         holders = [p for p in _processes(host) if p.gpu_uuid == gpu.uuid]
         trace = host.history.get(gpu.uuid)
         place = f"{host.name}/{gpu.index}"
