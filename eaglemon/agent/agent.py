@@ -537,8 +537,10 @@ class Run:
         """Read the folder's files if they may have changed; False when the folder is gone."""
         try:
             changed_ns = os.stat(self.folder).st_mtime_ns
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError:
+            return True
         # A file system's clock is coarse: a folder that has just changed is read once more.
         fresh = abs(time.time() - changed_ns / 1e9) < 0.5
         late = not self.settled and now - self._read_at > 2.0
@@ -816,9 +818,15 @@ class Runs:
     def _list(self, now: float) -> None:
         names: Dict[str, str] = {}
         for root in self.roots:
-            with contextlib.suppress(OSError):  # there may be none yet
-                for name in os.listdir(root):
-                    names.setdefault(name, root)
+            try:
+                found = os.listdir(root)
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # there is none yet
+            except OSError:
+                # One that cannot be looked at (an NFS server gone) is not an empty one.
+                found = [run.id for run in self._runs.values() if run.folder.startswith(root)]
+            for name in found:
+                names.setdefault(name, root)
         for name, root in names.items():
             if name not in self._runs and RUN_ID.fullmatch(name):
                 run = Run(name, os.path.join(root, name))

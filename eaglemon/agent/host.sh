@@ -33,6 +33,14 @@ em_stream() {
   "$@"
 }
 
+# Unix seconds, to the microsecond where date(1) knows them.
+em_now() {
+  now_s=$(date +%s.%N)
+  case $now_s in *[!0-9.]* | *.) date +%s ;; *) printf '%s\n' "${now_s%???}" ;; esac
+}
+
+em_clock() { printf '%s%s' "$(em_now)" "$GS"; }
+
 em_nap() { sleep "$1" 2>/dev/null || sleep 1; }
 
 em_ticks() { sed 's/^.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
@@ -120,9 +128,12 @@ em_runs() {
   em_line /proc/sys/kernel/random/boot_id; boot=$line
   while :; do
     now=
+    # A folder that cannot be looked at (an NFS server gone) is not an empty one.
+    [ -z "$last" ] || [ -d "$state/runs" ] || { em_nap "$interval"; continue; }
     for folder in "$state"/runs/*/; do
+      # A folder without a record is one that is being made right now.
+      [ -f "${folder}run.json" ] || continue
       em_line "${folder}run.json"; record=$line
-      [ -n "$record" ] || continue
       em_line "${folder}exit.json"; ended=$line
       em_line "${folder}stop.json"; stopped=$line
       size=; members=; there=
@@ -140,13 +151,13 @@ em_runs() {
           size=$(wc -c < "${folder}server.log" 2>/dev/null)
         fi ;;
       esac
-      now="$now$record$US$ended$US$stopped$US$size$US$there$US$members$GS"
+      now="$now$folder$US$record$US$ended$US$stopped$US$size$US$there$US$members$GS"
     done
     if [ "$now" != "$last" ] || [ -z "$first_told" ]; then
       printf '%s%s.%s' "$now" "$US" "$GS" || exit 0
       last=$now; first_told=yes
     fi
-    printf '\n' || exit 0
+    printf '=%s' "$GS" || exit 0  # that it still answers
     em_nap "$interval"
   done
 }

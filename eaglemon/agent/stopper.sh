@@ -5,7 +5,7 @@ unset EAGLEMON_JOB
 folder=$EAGLEMON_FOLDER
 cd / || exit 1
 trap : HUP INT
-requested=$(date +%s); term_at=null; terms=0; kill_at=null; kills=0; gone=null; left=
+requested=$(em_now); term_at=null; terms=0; kill_at=null; kills=0; gone=null; left=
 em_account() {
   printf '{"requested_at":%s,"grace_s":%s,"term_sent_at":%s,"term_count":%s,"kill_sent_at":%s,"kill_count":%s,"gone_at":%s,"left":[%s],"error":null}' \
     "$requested" "$grace" "$term_at" "$terms" "$kill_at" "$kills" "$gone" "$left" \
@@ -28,29 +28,29 @@ em_line /proc/sys/kernel/random/boot_id
 case $record in *"$line"*) members=$(em_left) ;; *) members= ;; esac
 em_account
 if [ -n "$members" ]; then
-  term_at=$(date +%s)
+  term_at=$(em_now); began=$(date +%s)
   em_signal TERM "$members"; terms=$sent
   em_account
   waited=0
-  while members=$(em_left); [ -n "$members" ] && [ $(($(date +%s) - term_at)) -lt "$grace" ]; do
+  while members=$(em_left); [ -n "$members" ] && [ $(($(date +%s) - began)) -lt "$grace" ]; do
     em_nap 0.2
   done
 fi
 if [ -n "$members" ]; then
-  kill_at=$(date +%s)
+  kill_at=$(em_now); began=$(date +%s)
   while [ -n "$members" ]; do
     em_signal KILL "$members"; [ "$kills" = 0 ] && kills=$sent
     em_account
     em_nap 0.3
     members=$(em_left)
-    if [ $(($(date +%s) - kill_at)) -gt 10 ] && [ -n "$members" ]; then
+    if [ $(($(date +%s) - began)) -gt 10 ] && [ -n "$members" ]; then
       left=$(printf '%s\n' "$members" | cut -d' ' -f1 | tr '\n' ','); left=${left%,}
       em_account
-      [ $(($(date +%s) - kill_at)) -gt 600 ] && exit 0
+      [ $(($(date +%s) - began)) -gt 600 ] && exit 0
       sleep 2
       members=$(em_left); left=
     fi
   done
 fi
-gone=$(date +%s)
+gone=$(em_now)
 em_account

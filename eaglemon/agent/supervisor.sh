@@ -12,7 +12,11 @@ em_write() { printf '%s' "$2" > "$folder/$1.$$.tmp" && mv -f "$folder/$1.$$.tmp"
 em_record() {
   em_write run.json "$head\"launched_at\":$launched_at,\"log_path\":\"$folder/server.log\",\"pid\":$1,\"start_ticks\":$2,\"spawn_error\":$3,\"supervisor\":{\"pid\":$$,\"start_ticks\":$(em_ticks $$)}}"
 }
-launched_at=$(date +%s)
+em_now() {
+  now_s=$(date +%s.%N)
+  case $now_s in *[!0-9.]* | *.) date +%s ;; *) printf '%s\n' "${now_s%???}" ;; esac
+}
+launched_at=$(em_now)
 # Handlers, not "ignored": that would stay so in the server.
 trap : HUP INT
 em_record null null null
@@ -50,4 +54,4 @@ if [ "$status" -gt 128 ]; then
   name=$(kill -l $((status - 128)) 2>/dev/null)
   [ -n "$name" ] && { signal="\"SIG${name#SIG}\""; code=null; }
 fi
-em_write exit.json "{\"code\":$code,\"signal\":$signal,\"at\":$(date +%s),\"reason\":null}"
+em_write exit.json "{\"code\":$code,\"signal\":$signal,\"at\":$(em_now),\"reason\":null}"

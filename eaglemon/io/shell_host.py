@@ -5,6 +5,7 @@ this way stands in ``facts.limits``. Each stream is one channel, each other ques
 """
 
 import asyncio
+import re
 import shlex
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -12,11 +13,13 @@ from dataclasses import replace
 
 from eaglemon.core import nvidia_smi
 from eaglemon.core.hosts import GpuSample, HostFacts, HostSample
-from eaglemon.core.runs import HostCheck, LogChunk, RunRecord, RunRequest, RunStatus
+from eaglemon.core.runs import DamagedRun, HostCheck, LogChunk, RunRecord, RunRequest
 from eaglemon.errors import AgentError, HostError, LinkLostError
 from eaglemon.io import shell_values as values
 from eaglemon.io.clock import Clock, SystemClock
 from eaglemon.io.host_link import LOG_WINDOW_BYTES, RunChanges
+from eaglemon.io.shell_blocks import GS, Blocks
+from eaglemon.io.shell_runs import SeenRuns, unless_silent
 from eaglemon.io.shell_scripts import script, stopper_job, supervisor_job
 from eaglemon.io.shell_values import NO_PYTHON
 from eaglemon.io.transport import ByteProcess, Transport
@@ -25,9 +28,6 @@ LOGS_AT_A_TIME = 5
 """sshd allows ten channels (MaxSessions); samples, runs and short questions need some too."""
 SILENT_S = 3.0
 LIMIT_S = 30.0
-_GS = b"\x1d"
-_READ_BYTES = 1 << 16
-_BLOCK_MOST_BYTES = 16 << 20
 
 
 class ShellLink:
@@ -45,7 +45,11 @@ class ShellLink:
         self._facts, self._tools = facts, tools
         self._closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._logs = asyncio.Semaphore(LOGS_AT_A_TIME)
-        self._owners: dict[int, str] = {}
+        self._owners: Mapping[int, str] = {}
+        self.damaged_runs: Mapping[str, DamagedRun] = {}
+        """What ``watch_runs`` left out, by id."""
+        self.records_silent: str | None = None
+        """That the file system of run records does not answer, and for how long."""
         self._boot_id = facts.boot_id
 
     @classmethod
@@ -63,7 +67,7 @@ class ShellLink:
             "exec sh -s", stdin=script("em_facts", env=env), timeout_s=timeout_s
         )
         text = done.stdout.decode("utf-8", "replace")
-        start, gs, _ = text.rpartition(_GS.decode())
+        start, gs, _ = text.rpartition(GS.decode())
         if not gs:
             said = done.stderr.decode("utf-8", "replace").strip()[-300:]
             raise HostError(
@@ -94,12 +98,11 @@ class ShellLink:
         return self._facts
 
     async def ping(self) -> float:
-        """Return the host's clock, in whole unix seconds."""
-        done = await self._transport.run("date +%s", timeout_s=LIMIT_S)
-        text = done.stdout.decode("ascii", "replace").split()
-        if not text or not text[-1].isdigit():
+        """Return the host's clock, in unix seconds: whole ones where date(1) knows no others."""
+        (text,) = await self._ask("em_clock")
+        if re.fullmatch(r"\d+(\.\d+)?", text.strip()) is None:
             raise AgentError(f"{self._transport.name} did not tell the time", kind="protocol")
-        return float(text[-1])
+        return float(text)
 
     async def watch_gpus(
         self, *, interval_s: float = 1.0, processes_interval_s: float = 2.0
@@ -147,35 +150,21 @@ class ShellLink:
 
     async def watch_runs(self, *, interval_s: float = 0.2) -> AsyncGenerator[RunChanges, None]:
         """Yield all runs, then those that changed; looked at each second at most."""
-        before: dict[str, RunStatus] | None = None
-        doubtful: set[str] = set()
-        blocks: list[str] = []
-        async with aclosing(self._blocks("em_runs", interval=max(interval_s, 1.0))) as stream:
-            async for block in stream:
-                if block.strip("\n") != f"{values.US}.":
-                    blocks.append(block)
+        seen = SeenRuns(self._boot_id)
+        stream = self._blocks("em_runs", interval=max(interval_s, 1.0))
+        async with aclosing(unless_silent(stream, SILENT_S, self._clock)) as blocks:
+            async for block in blocks:
+                if isinstance(block, float):
+                    self.records_silent = (
+                        f"{self._facts.state_dir} has not answered for {block:.0f} s"
+                    )
+                    yield (), ()
                     continue
-                found = {one.record.id: one for one in values.runs_of(blocks, self._boot_id)}
-                blocks = []
-                guessed = {
-                    name
-                    for name, one in found.items()
-                    if one.exit is not None and values.told_exit(one) is None
-                }
-                # Between a server's end and its record by the supervisor lies a moment.
-                for name in guessed - doubtful:
-                    if before is not None and name in before and before[name].exit is None:
-                        found[name] = replace(found[name], exit=None)
-                doubtful = guessed
-                self._owners = {
-                    process.pid: name for name, one in found.items() for process in one.processes
-                }
-                known = before or {}
-                changed = tuple(one for name, one in found.items() if known.get(name) != one)
-                gone = tuple(name for name in known if name not in found)
-                if before is None or changed or gone:
-                    yield changed, gone
-                before = found
+                spoke_again, self.records_silent = self.records_silent is not None, None
+                changes = seen.take(block)
+                self.damaged_runs, self._owners = seen.damaged, seen.owners
+                if changes is not None or spoke_again:
+                    yield changes or ((), ())
 
     async def start_run(self, request: RunRequest) -> RunRecord:
         """Start a server; the kinds of ``AgentError`` are those of the agent."""
@@ -191,7 +180,9 @@ class ShellLink:
             force="yes" if request.force else "",
         )
         _raise_for(answer, request.id)
-        record = values.runs_of([answer[1] + values.US * 5], self._boot_id)
+        record = values.runs_of(
+            [f"{request.id}{values.US}{answer[1]}{values.US * 5}"], self._boot_id
+        )
         if not record:
             raise AgentError(f"the record of run {request.id} is damaged", kind="protocol")
         if record[0].record.spawn_error:
@@ -214,7 +205,7 @@ class ShellLink:
         host = self._transport.name
         async with self._logs:
             process = await self._open("em_log", run_id=run_id, offset=offset)
-            reader = _Blocks(process)
+            reader = Blocks(process)
             try:
                 first = await reader.until_mark()
                 _raise_for((first or "").strip("\n").split(values.US), run_id, host)
@@ -309,7 +300,7 @@ class ShellLink:
             stdin=script(call, env={**self._env, **(more_env or {})}, **settings),
             timeout_s=LIMIT_S,
         )
-        block, mark, _ = done.stdout.decode("utf-8", "replace").rpartition(_GS.decode())
+        block, mark, _ = done.stdout.decode("utf-8", "replace").rpartition(GS.decode())
         if not mark:
             said = done.stderr.decode("utf-8", "replace").strip()[-300:]
             raise AgentError(f"{self._transport.name}: sh did not answer: {said}", kind="protocol")
@@ -323,7 +314,7 @@ class ShellLink:
 
     async def _blocks(self, call: str, **settings: str | float) -> AsyncGenerator[str, None]:
         process = await self._open(call, **settings)
-        reader = _Blocks(process)
+        reader = Blocks(process)
         try:
             while (block := await reader.until_mark()) is not None:
                 yield block
@@ -331,41 +322,6 @@ class ShellLink:
             raise LinkLostError(f"{self._transport.name}: {shlex.quote(call)} ended: {said}")
         finally:
             await process.close()
-
-
-class _Blocks:
-    """Cuts a process's output at its marks."""
-
-    def __init__(self, process: ByteProcess) -> None:
-        self._process = process
-        self._held = b""
-
-    async def until_mark(self) -> str | None:
-        """Return the text before the next mark; ``None`` at the end."""
-        while (place := self._held.find(_GS)) < 0:
-            if len(self._held) > _BLOCK_MOST_BYTES:
-                raise AgentError("the host's sh sent an endless block", kind="protocol")
-            data = await self._process.read(_READ_BYTES)
-            if not data:
-                return None
-            # Line feeds alone say that the link lives; they must not pile up.
-            self._held = (
-                (self._held + data).lstrip(b"\n")
-                if self._held.strip(b"\n") == b""
-                else (self._held + data)
-            )
-        block, self._held = self._held[:place], self._held[place + 1 :]
-        return block.decode("utf-8", "replace")
-
-    async def exactly(self, length: int) -> bytes:
-        """Return that many raw bytes."""
-        while len(self._held) < length:
-            data = await self._process.read(_READ_BYTES)
-            if not data:
-                raise LinkLostError("the connection ended in the middle of a log")
-            self._held += data
-        data, self._held = self._held[:length], self._held[length:]
-        return data
 
 
 async def _refusing(error: AgentError) -> AsyncGenerator[Mapping[str, object], None]:

@@ -4,7 +4,7 @@ import json
 import re
 import socket
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace
 
 from eaglemon.core import nvidia_smi
@@ -12,6 +12,7 @@ from eaglemon.core.hosts import GpuProcess, GpuSample, HostFacts, HostSample
 from eaglemon.core.nvidia_smi_report import read_report
 from eaglemon.core.nvidia_smi_table import read_table
 from eaglemon.core.runs import (
+    DamagedRun,
     HostCheck,
     PathFact,
     PortListener,
@@ -27,8 +28,8 @@ US = "\x1f"
 TICKS_PER_S = 100
 """Clock ticks of ``/proc``: the same on all Linux machines that have NVIDIA drivers."""
 NO_PYTHON = (
-    "no python3: GPUs are read with nvidia-smi each second or slower, probes and checks of "
-    "engines that need Python do not work; install python3 or set python = ... in hosts.toml"
+    "no python3: GPUs are read with nvidia-smi each second or slower, probes are sent from this "
+    "computer, versions of engines are not known; install python3 or set python = ... in hosts.toml"
 )
 
 
@@ -101,15 +102,22 @@ def sample_of(
     return sample, reading.driver_version
 
 
-def runs_of(blocks: Sequence[str], boot_id: str) -> list[RunStatus]:
-    """Return the runs of one round; one damaged ``run.json`` does not hide the others."""
+def runs_of(
+    blocks: Sequence[str], boot_id: str, damaged: MutableMapping[str, DamagedRun] | None = None
+) -> list[RunStatus]:
+    """Return the runs of one round; a damaged ``run.json`` goes to ``damaged``, by id."""
     found = []
     for block in blocks:
-        record_text, exit_text, stop_text, size, supervisor, members = parts_of(block, 6)
+        folder, record_text, exit_text, stop_text, size, supervisor, members = parts_of(block, 7)
         record = _json(record_text)
-        if record is None:
+        name = folder.rstrip("/").rpartition("/")[2]
+        if record is None or record.get("id") != name:
+            if damaged is not None:
+                why = "it is no JSON object" if record is None else "it is no record of this run"
+                damaged[name] = DamagedRun(id=name, path=f"{folder}run.json", reason=why)
             continue
-        record.pop("supervisor", None)
+        for key in ("supervisor", "inside", "container_id"):
+            record.pop(key, None)
         processes, cpu_ticks = _processes(members)
         ended = _json(exit_text)
         leader = record.get("pid")

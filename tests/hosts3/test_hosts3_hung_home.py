@@ -22,6 +22,7 @@ from eaglemon.io.workloads import load_workload
 from tests.agent.driver import kill_all_of, linked, python, request, until, watched
 from tests.agent.test_agent_gpus import build
 from tests.hosts3.hung_folder import hung
+from tests.hosts3.shell_host import shell_link
 
 LIMIT_S = 30.0
 
@@ -147,3 +148,14 @@ async def test_records_of_a_full_or_read_only_home_go_to_a_place_that_is_named(
                 await link.forget_run("full-disk-test")
     finally:
         assert libc.umount2(str(home).encode(), 2) == 0
+
+
+async def test_a_home_that_hangs_is_told_without_python_too(state: Path) -> None:
+    async with shell_link(state) as link, watched(link) as runs:
+        await link.start_run(request("one", "sleep", "600"))
+        await runs.until("one", lambda run: len(run.processes) == 1)
+        with hung(state):
+            await until(lambda: link.records_silent is not None)
+            assert f"{state}/eaglemon has not answered for" in str(link.records_silent)
+        await until(lambda: link.records_silent is None)
+        assert "one" in runs.known

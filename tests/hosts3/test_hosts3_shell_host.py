@@ -18,7 +18,7 @@ from eaglemon.core.runs import RunStatus
 from eaglemon.errors import AgentError, HostError
 from eaglemon.io.connect import open_link
 from eaglemon.io.local import LocalTransport
-from eaglemon.io.shell_host import ShellLink
+from eaglemon.io.shell_host import SILENT_S, ShellLink
 from tests.agent.driver import (
     is_alive,
     kill_all_of,
@@ -342,3 +342,31 @@ def test_records_of_sh_are_json(state: Path) -> None:
             await until(lambda: Path(record["log_path"]).read_bytes() == b"it's a \\ b\n")
 
     asyncio.run(run())
+
+
+async def test_a_damaged_record_is_told_by_sh_too(link: ShellLink, state: Path) -> None:
+    folder = state / "eaglemon" / "runs" / "broken"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text('{"id": "bro')
+    async with watched(link) as runs:
+        await link.start_run(request("fine", "sleep", "600"))
+        await runs.until("fine", lambda run: len(run.processes) == 1)
+        (damaged,) = link.damaged_runs.values()
+        assert damaged.id == "broken"
+        assert damaged.path == str(folder / "run.json")
+        assert "no JSON object" in damaged.reason
+        # Nothing changes, and nothing is called silent.
+        await asyncio.sleep(SILENT_S + 1.5)
+        assert link.records_silent is None
+
+
+async def test_times_are_no_whole_seconds(link: ShellLink) -> None:
+    times = [await link.ping() for _ in range(3)]
+    assert any(time != int(time) for time in times)
+    record = await link.start_run(request("one", "true"))
+    async with watched(link) as runs:
+        status = await runs.until("one", lambda run: run.exit is not None)
+    assert status.exit is not None
+    assert status.exit.at is not None
+    assert 0 < status.exit.at - record.launched_at < 10
+    assert record.launched_at != int(record.launched_at) or status.exit.at != int(status.exit.at)
