@@ -247,9 +247,8 @@ class Probe:
                 f"received {received}: other traffic disturbs the figures"
             )
         if isinstance(self._load, ConsoleLoad):
-            trip = (
-                "" if self._link_s is None else f" (round trip about {self._link_s * 1000:.0f} ms)"
-            )
+            trip_ms = (self._link_s or 0.0) * 1000
+            trip = f" (round trip about {trip_ms:.0f} ms)" if trip_ms >= 0.5 else ""
             notes.append(
                 f"measured from this machine: first tokens include the connection{trip} and this "
                 "program's own work, and are no figure of the server; send the load from the host "
@@ -262,6 +261,11 @@ class Probe:
             notes.append(
                 f"the load generator was late: up to {generator.lag_p95_s * 1000:.1f} ms in 95 % "
                 f"of its ticks, {generator.cpu_share:.0%} of a core: {wrong} told too late"
+            )
+        if self._plan.requests < self._plan.concurrency:
+            notes.append(
+                f"{plural(self._plan.requests, 'request')} for {self._plan.concurrency} users: no "
+                f"more than {self._plan.requests} ran at a time"
             )
         if self._plan.workload == RANDOM:
             notes.append("random prompts: the accept length says nothing about real text")

@@ -168,10 +168,13 @@ def probe(progress: ProbeProgress, width: int) -> Content:
             Content.styled(time, "$quiet"),
         ),
     ]
+    also = "not the server's alone"
+    total = "all requests together" if progress.claims_speed else also
+    first = "to the first token" if progress.claims_first_tokens else also
     table = (
-        ("tok/s", units.rate(figures.total_tok_s), "all requests together"),
+        ("tok/s", units.rate(figures.total_tok_s), total),
         ("decode", _median_and_tail(figures.decode_tok_s, units.rate), "tok/s of one request"),
-        ("TTFT", _median_and_tail(figures.ttft_s, units.latency), "to the first token"),
+        ("TTFT", _median_and_tail(figures.ttft_s, units.latency), first),
         ("accept", units.length(figures.accept_length), figures.accept_source or "not told"),
     )
     for name, value, meaning in table:

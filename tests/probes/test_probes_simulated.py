@@ -60,8 +60,9 @@ async def test_both_paths_agree_and_the_view_shows_it() -> None:
         assert own.foreign_tokens is not None
         view = hub.find(server_id)
         assert view.probe == here
-        assert any("round trip" in note for note in here.notes)
-        assert not any("round trip" in note for note in own.notes)
+        assert any("measured from this machine" in note for note in here.notes)
+        assert not any("measured from this machine" in note for note in own.notes)
+        assert not here.claims_first_tokens
         spans = await until(hub, server_id, lambda view: since_ready(view) is not None)
         assert since_ready(spans) == pytest.approx(here.figures.accept_length, rel=0.25)
         assert spans.acceptance is not None
