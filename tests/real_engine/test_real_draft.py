@@ -124,7 +124,7 @@ def test_the_founding_story(config: Path) -> None:
     finally:
         eaglemon(config, "kill", server, "--yes")
     assert "capturing loads the target (12 MiB" in talk
-    assert told["engine_version"] == "0.32.0"
+    assert told["engine_version"].startswith("0.32.0")
     assert told["captured"]["sequences"] == 16
     diagnosis = told["diagnosis"]
     assert code == 1, talk
