@@ -15,7 +15,6 @@ from eaglemon.tui.palette import ActionCommands
 from eaglemon.tui.scene import Scene, always
 from tests.tui import snapshots
 from tests.tui.console import opened
-from tests.tui.fake_experiments import FakeExperiments, running
 
 ABOUT_A_SERVER = ["stop", "kill", "restart", "probe", "open", "log", "copy", "decisive", "draft"]
 
@@ -43,25 +42,15 @@ WAYS = {
     "fleet": (),
     "server": ("o",),
     "host": ("h",),
-    "log": ("l",),
     "draft": ("o", "d"),
-    "profiles": ("P",),
-    "experiment": ("b",),
-    "runs": ("u",),
 }
-
-
-def experiments_for(screen: str) -> FakeExperiments | None:
-    if screen == "experiment":
-        return FakeExperiments(running())
-    return FakeExperiments() if screen == "runs" else None
+"""The other screens have theirs in ``test_tui_record_keys``."""
 
 
 @pytest.mark.parametrize("screen", WAYS)
 async def test_every_key_acts_or_says_why_not(screen: str) -> None:
     possible: list[Action] = []
-    fake = experiments_for(screen)
-    async with opened(snapshots.FLEET, logs=(snapshots.LOG,), experiments=fake) as console:
+    async with opened(snapshots.FLEET, logs=(snapshots.LOG,)) as console:
         await console.press(*WAYS[screen])
         assert console.app.scene().screen == screen
         for action in ACTIONS:
@@ -76,14 +65,12 @@ async def test_every_key_acts_or_says_why_not(screen: str) -> None:
         if screen != "fleet" and action.why_not is always:
             # What can be done anywhere is shared code: once is enough.
             continue
-        fake = experiments_for(screen)
-        async with opened(snapshots.FLEET, logs=(snapshots.LOG,), experiments=fake) as console:
+        async with opened(snapshots.FLEET, logs=(snapshots.LOG,)) as console:
             await console.press(*WAYS[screen])
             before = (console.text(), console.app.focused)
             await console.press(action.keys[-1])
             if action.id == "quit":
-                # In the middle of an experiment it asks first.
-                assert console.app._exit or screen == "experiment"
+                assert console.app._exit
             else:
                 assert (console.text(), console.app.focused) != before or console.said, action.id
 
