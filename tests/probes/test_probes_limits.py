@@ -1,0 +1,140 @@
+"""Every remote step of a probe has a limit: what never answers is told, and nothing hangs."""
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eaglemon.agent import loadgen
+from eaglemon.app import host, probe_loads
+from eaglemon.core.probe import RequestStatus
+from eaglemon.errors import HostError, ProbeError
+from eaglemon.io.agent_link import AgentLink
+from eaglemon.io.local import LocalProcess, LocalTransport
+from tests.probes.scripted_server import ScriptedServer, good, local_hub, plan
+from tests.probes.test_probes_splits import BODIES, framed, through_generator
+
+Items = AsyncGenerator[Mapping[str, object], None]
+
+
+class NeverOpens(LocalTransport):
+    """A host that lets in, and never starts what is asked for."""
+
+    async def open_process(self, command: str) -> LocalProcess:
+        del command
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+async def test_a_host_that_never_opens_a_channel() -> None:
+    async with asyncio.timeout(5):
+        with pytest.raises(HostError, match=r"did not start within 0\.2 s"):
+            await AgentLink.open(NeverOpens("gpu1"), timeout_s=0.2)
+
+
+async def test_an_agent_that_never_tells_its_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(link: object, **_: object) -> AsyncGenerator[object, None]:
+        await asyncio.Event().wait()
+        yield link
+
+    monkeypatch.setattr(host, "FIRST_ANSWER_S", 0.3)
+    monkeypatch.setattr(AgentLink, "watch_runs", silent)
+    async with local_hub(tmp_path) as hub, asyncio.timeout(10):
+        with pytest.raises(HostError, match=r"local is down: its runs were not told within"):
+            await hub.reach("http://127.0.0.1:1", host="local")
+
+
+async def test_a_generator_that_falls_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(link: object, *_: object, **__: object) -> Items:
+        yield {"live": {"at": 0.1, "begun": 1, "ended": 0, "tokens": 0}}
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(probe_loads, "SILENCE_LIMIT_S", 0.3)
+    monkeypatch.setattr(AgentLink, "run_program", silent)
+    async with (
+        ScriptedServer(lambda _: good(1, 4)) as server,
+        local_hub(tmp_path) as hub,
+        asyncio.timeout(10),
+    ):
+        target = await hub.reach(server.url, host="local")
+        with pytest.raises(ProbeError, match="generator on local has told nothing for"):
+            await hub.probe(target, plan())
+
+
+@pytest.mark.parametrize("name", [name for name in BODIES if name != "vllm-cut"])
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_a_stream_cut_at_any_byte_is_never_a_whole_answer(name: str, data: st.DataObject) -> None:
+    engine, body = BODIES[name]
+    end = body.rindex(b"[DONE]") + len(b"[DONE]")
+    at = data.draw(st.integers(0, end - 1))
+    framing = data.draw(st.sampled_from(["close", "chunked"]))
+
+    record = through_generator(engine, framed(body[:at], framing, [97] * 40), [])
+
+    assert record.status in {RequestStatus.CUT, RequestStatus.FAILED}
+    assert record.completion_tokens == sum(arrival.tokens for arrival in record.arrivals)
+    whole = through_generator(engine, framed(body[:end] + b"\n\n", framing, [97] * 40), [])
+    assert whole.status is RequestStatus.OK
+
+
+async def test_arrivals_are_stamped_before_any_is_read() -> None:
+    """64 at once, each slow to read: their stamps lie closer together than one reading."""
+    inbox = loadgen.Inbox()
+    read: list[tuple[int, float]] = []
+    done = asyncio.Event()
+
+    def take(number: int, now: float) -> None:
+        until = time.monotonic() + 0.002
+        while time.monotonic() < until:
+            pass
+        read.append((number, now))
+        if len(read) == 64:
+            done.set()
+
+    for number in range(64):
+        inbox.put(take, number)
+    # What comes in between the readings is stamped in time as well.
+    late = asyncio.get_running_loop().time()
+    inbox_lag: list[float] = []
+    asyncio.get_running_loop().call_soon(
+        lambda: inbox_lag.append(asyncio.get_running_loop().time() - late)
+    )
+    async with asyncio.timeout(10):
+        await done.wait()
+
+    assert [number for number, _ in read] == list(range(64))
+    stamps = [now for _, now in read]
+    assert all(b >= a for a, b in itertools.pairwise(stamps))
+    assert stamps[-1] - stamps[0] < 0.064
+    assert inbox_lag[0] < 64 * 0.002
+
+
+async def test_a_reading_that_fails_stops_no_other() -> None:
+    inbox = loadgen.Inbox()
+    read: list[int] = []
+    broken: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: broken.append(what))
+
+    def take(number: int, now: float) -> None:
+        del now
+        if number == 1:
+            raise ValueError(number)
+        read.append(number)
+
+    for number in range(12):
+        inbox.put(take, number)
+    async with asyncio.timeout(5):
+        while len(read) < 11:
+            await asyncio.sleep(0)
+    assert read == [0, *range(2, 12)]
+    assert len(broken) == 1
