@@ -25,7 +25,8 @@ _PROPOSED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_tok
 def generate_call(request: GenerateRequest) -> HttpCall:
     """Return the native call: only it tells the verify steps of a request.
 
-    Releases 0.5.16 and 0.5.23 use the seed with ``--enable-deterministic-inference`` only.
+    The seed is used with ``--enable-deterministic-inference`` only; 0.5.23 verifies drafts with it,
+    0.5.16 does not.
     """
     sampling: dict[str, object] = {
         "max_new_tokens": request.max_tokens,
