@@ -21,7 +21,7 @@ from eaglemon.core.views import Snapshot
 from eaglemon.tui.actions import ACTIONS, BY_ID
 from eaglemon.tui.least_size import LEAST_COLUMNS, LEAST_ROWS, is_too_small
 from eaglemon.tui.news import news
-from eaglemon.tui.scene import Scene, state_of
+from eaglemon.tui.scene import STILL_OPENING, Scene, state_of
 from eaglemon.tui.screens.base import ConsoleScreen
 from eaglemon.tui.screens.fleet import FleetScreen
 from eaglemon.tui.settings import Pace, Settings
@@ -115,7 +115,7 @@ class ConsoleApp(TerminalApp):
         self.paused = False
         self._deeds: Deeds | None = None
         self._experiments, self._files = experiments, files
-        self._opening = opening
+        self._opening, self._later = opening, ""
         self.drawn = asyncio.Event()
         """Set once there was a picture."""
         self.leaving = asyncio.Event()
@@ -203,6 +203,8 @@ class ConsoleApp(TerminalApp):
         self.deeds.take_experiments(experiments)
         self.deeds.files.tell_problems()
         self.redraw()
+        if self._later and self.console_screen() is self.screen:
+            self.act(self._later)
 
     async def _follow(self) -> None:
         async for snapshot in self.console_api.updates():
@@ -285,13 +287,12 @@ class ConsoleApp(TerminalApp):
         """Carry out an action of the table, or say why that cannot be done."""
         why_not = BY_ID[action_id].why_not(self.scene())
         if why_not is not None:
+            self._later = action_id if why_not == STILL_OPENING else ""
             self.say(why_not, severity="warning")
             return
         getattr(self.deeds, action_id)()
 
-    def action_act(self, action_id: str) -> None:
-        """Carry out an action for a key."""
-        self.act(action_id)
+    action_act = act
 
     def action_tab(self, number: int) -> None:
         """Go to a tab by its number."""
@@ -386,9 +387,7 @@ class ConsoleApp(TerminalApp):
         if screen is not None:
             screen.show_frame(self.snapshot, self.scene())
 
-    def on_console_screen_came_to_front(self) -> None:
-        """Draw a screen as soon as it can be."""
-        self.redraw()
+    on_console_screen_came_to_front = redraw
 
     def on_fleet_screen_host_chosen(self, event: FleetScreen.HostChosen) -> None:
         """Open the chosen host; connect to one that was only offered."""

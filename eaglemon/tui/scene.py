@@ -58,7 +58,7 @@ def state_of(snapshot: Snapshot, host: str | None) -> LinkState | None:
 WhyNot = Callable[[Scene], str | None]
 """Returns why an action cannot be carried out, ``None`` when it can."""
 
-_OPENING = "the console is still opening: try again in a moment"
+STILL_OPENING = "the console is still opening: this is done in a moment"
 
 HAVE_TEXT = frozenset({"log", "runs", "experiment", "profiles"})
 """Screens with a text of their own to copy."""
@@ -82,7 +82,7 @@ def start(scene: Scene) -> str | None:
     if not scene.hosts:
         return "no hosts: connect to one with a, or name one on the command line"
     if scene.opening:
-        return _OPENING
+        return STILL_OPENING
     if not scene.profiles:
         return "no profiles could be read: see eaglemon profiles"
     return None
@@ -147,7 +147,7 @@ def retry(scene: Scene) -> str | None:
 def connect(scene: Scene) -> str | None:
     """Anywhere with a list of hosts, once services are there."""
     if scene.opening:
-        return "the console is still opening: try again in a moment"
+        return STILL_OPENING
     return on_fleet(scene)
 
 
@@ -199,7 +199,7 @@ def cancel(scene: Scene) -> str | None:
 def compare(scene: Scene) -> str | None:
     """Needs experiments and two profiles; opens the one that runs."""
     if scene.opening:
-        return _OPENING
+        return STILL_OPENING
     if not scene.experiments:
         return "this console keeps no experiments: use eaglemon ab"
     if scene.experimenting and scene.screen != "experiment":
@@ -215,7 +215,7 @@ def runs(scene: Scene) -> str | None:
     if scene.screen == "runs":
         return "the runs are open already"
     if scene.opening:
-        return _OPENING
+        return STILL_OPENING
     return None if scene.experiments else "this console keeps no experiments: see eaglemon runs"
 
 
@@ -247,7 +247,7 @@ def profiles(scene: Scene) -> str | None:
     """Anywhere but there."""
     if scene.screen == "profiles":
         return "the profiles are open already"
-    return _OPENING if scene.opening else None
+    return STILL_OPENING if scene.opening else None
 
 
 def edit(scene: Scene) -> str | None:

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from datetime import UTC
 
 import pytest
 from rich.cells import cell_len
@@ -9,9 +10,11 @@ from textual.color import Color
 from textual.filter import Monochrome
 
 from eaglemon.cli import main
+from eaglemon.tui.app import ConsoleApp
 from tests.tui import snapshots
 from tests.tui.console import AT_ONCE, THEMES, opened
 from tests.tui.fake_console import FakeConsole
+from tests.tui.fake_experiments import FakeExperiments
 
 
 async def test_the_first_picture_is_the_snapshot_at_hand() -> None:
@@ -166,3 +169,15 @@ def test_no_console_is_opened_where_it_has_no_room(
         "eaglemon: the terminal is 20x5: the console needs at least 40x10; "
         f"enlarge it, or use eaglemon {otherwise}\n"
     )
+
+
+async def test_a_key_pressed_while_the_console_opens_is_carried_out_once_it_is_open() -> None:
+    fake = FakeConsole(snapshots.FLEET)
+    app = ConsoleApp(fake, themes=THEMES, zone=UTC, pace=AT_ONCE, opening=True)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("P")
+        await pilot.pause()
+        assert app.scene().screen == "fleet"
+        app.take_experiments(FakeExperiments())
+        await pilot.pause()
+        assert app.scene().screen == "profiles"
