@@ -12,8 +12,10 @@ from eaglemon.core.log_figures import acceptance_of
 from eaglemon.core.logs import LogReader
 from eaglemon.core.phases import DecodeStats
 from eaglemon.core.probe import ProbePlan, ProbeProgress, Prompt, without_prompts
+from eaglemon.core.speculation import AcceptCounts
+from eaglemon.core.sse import SseEvent
 from eaglemon.engines import ENGINES
-from eaglemon.engines.base import GenerateRequest
+from eaglemon.engines.base import AnswerSeen, GenerateRequest
 from eaglemon.io.probe_files import read_probes, write_probes
 from tests.probes.scripted_server import Script, ScriptedServer, good, local_hub, plan
 
@@ -204,3 +206,28 @@ def test_the_hash_tells_prompts_apart() -> None:
 
     assert digest(("a", "bc")) == digest(("a", "bc"))
     assert len({digest(("a", "bc")), digest(("ab", "c")), digest(("a", "bc"), ("", "")), ""}) == 4
+
+
+OLDER = {"spec_accept_histogram", "spec_accepted_drafts", "spec_proposed_drafts"}
+"""Names that 0.5.23 has dropped and 0.5.16 tells beside the newer ones."""
+NEWER = {"spec_correct_drafts_histogram", "spec_num_correct_drafts", "spec_num_proposed_drafts"}
+
+
+@pytest.mark.parametrize("run", ["eagle3-right", "eagle3-wrongwired", "tp2-right-killrank"])
+def test_an_answer_tells_the_same_by_older_and_newer_names(run: str) -> None:
+    for answer in json.loads((SGLANG / run / "bench-c1.json").read_text("utf-8")):
+        meta = answer["meta_info"]
+        assert meta.keys() >= OLDER | NEWER
+        whole = counts_of(meta)
+        assert whole is not None
+        for dropped in (OLDER, NEWER):
+            assert counts_of({k: v for k, v in meta.items() if k not in dropped}) == whole
+
+
+def counts_of(meta: dict[str, object]) -> AcceptCounts | None:
+    """Return what the decoder makes of the end of an answer."""
+    decoder = ENGINES["sglang"].stream_decoder()
+    decoder.feed(SseEvent(data=json.dumps({"text": "x", "meta_info": meta})))
+    (end,) = decoder.feed(SseEvent(data="[DONE]"))
+    assert isinstance(end, AnswerSeen)
+    return end.counts
