@@ -204,7 +204,7 @@ class ConsoleApp(TerminalApp):
         self.deeds.files.tell_problems()
         self.redraw()
         if self._later and self.console_screen() is self.screen:
-            self.act(self._later)
+            self.call_later(self.act, self._later)
 
     async def _follow(self) -> None:
         async for snapshot in self.console_api.updates():
