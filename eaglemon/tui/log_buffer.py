@@ -14,6 +14,8 @@ _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[
 
 def clean(line: str) -> str:
     """Return a log line without terminal sequences and control characters, cut when endless."""
+    if len(line) <= LONGEST_LINE and line.isprintable():
+        return line or " "
     text = plain(_ANSI.sub("", line.rstrip("\r\n")))
     if len(text) > LONGEST_LINE:
         return f"{text[:LONGEST_LINE]}… ({units.count(len(text))} characters)"

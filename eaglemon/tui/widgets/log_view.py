@@ -1,7 +1,7 @@
 """A server's log: bounded, fed in batches, following its end until scrolled away; with search."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -76,11 +76,10 @@ class LogView(ScrollView, can_focus=True):
         """Say that nothing has come yet."""
         self._tell()
 
-    def add(self, lines: Iterable[str], *, dropped: int = 0) -> None:
+    def add(self, lines: Sequence[str], *, dropped: int = 0) -> None:
         """Take lines; ``dropped`` were left out before them."""
-        for line in lines:
-            self._waiting.append(line)
-            self._unseen += 1
+        self._waiting.extend(lines)
+        self._unseen += len(lines)
         self._dropped += dropped
         if self._frozen:
             return
