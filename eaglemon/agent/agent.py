@@ -175,10 +175,23 @@ STATE_SILENT_S = 3.0
 """A file system that takes longer than this is told as not answering."""
 
 
-def within(limit_s: float, call: Callable[[], Any], otherwise: Any) -> Any:
-    """Return what a call that may hang for ever returns, or ``otherwise`` once it is late."""
+_ASKED: Dict[str, Tuple[threading.Thread, float]] = {}
+"""The last question about a path, and when it is late (monotonic seconds)."""
+
+
+def within(limit_s: float, path: str, call: Callable[[], Any], otherwise: Any) -> Any:
+    """Return what a call that may hang for ever returns, or ``otherwise`` once it is late.
+
+    While one about the same path still hangs no other is made.
+    """
+    before, late_at = _ASKED.get(path, (None, 0.0))
+    if before is not None:
+        before.join(max(late_at - time.monotonic(), 0.0))
+        if before.is_alive():
+            return otherwise
     answers: List[Any] = []
     thread = threading.Thread(target=lambda: answers.append(call()), daemon=True)
+    _ASKED[path] = thread, time.monotonic() + limit_s
     thread.start()
     thread.join(limit_s)
     return answers[0] if answers else otherwise
@@ -2187,7 +2200,7 @@ def check_host(request: Json) -> Json:
     program = find_program(argv[0], environment) if argv else None
     check: Json = {
         "paths": [
-            within(PATH_LIMIT_S, functools.partial(check_path, path), silent_path(path))
+            within(PATH_LIMIT_S, path, functools.partial(check_path, path), silent_path(path))
             for path in request.get("paths") or []
         ],
         "listeners": find_listeners(request["port"]) if request.get("port") else [],
@@ -2195,7 +2208,9 @@ def check_host(request: Json) -> Json:
         "engine_version": None,
         "engine_error": None,
         "shm_free_bytes": free_bytes("/dev/shm"),  # noqa: S108 -- asked about, not used
-        "state_free_bytes": within(PATH_LIMIT_S, lambda: free_bytes(state_dir()), None),
+        "state_free_bytes": within(
+            PATH_LIMIT_S, usual_state_dir(), lambda: free_bytes(state_dir()), None
+        ),
     }
     package = request.get("package")
     if package:
@@ -2525,7 +2540,7 @@ class Agent:
         self.source = source
         self.boot_id = read_boot_id()
         # A home that hangs must not take the GPUs and the other servers of the host with it.
-        found = within(STATE_SILENT_S, state_roots, None)
+        found = within(STATE_SILENT_S, usual_state_dir(), state_roots, None)
         self.state_hangs = found is None
         roots = [usual_state_dir()] if found is None else found
         self.state_dir = roots[0]

@@ -11,12 +11,12 @@ from eaglemon.core.profiles import Profile
 from eaglemon.engines import ENGINES
 from eaglemon.engines.base import Engine
 from eaglemon.engines.command import interpreter
-from eaglemon.errors import EaglemonError, HostError, HostKeyError
+from eaglemon.errors import EaglemonError, HostError, HostKeyError, TimeLimitError
 from eaglemon.io.connect import open_link
 from eaglemon.io.host_link import HostLink
 from eaglemon.io.transport import ConfiguredTransport, Transport
 
-WRITE_LIMIT_S = 20.0
+WRITE_LIMIT_S = 8.0
 _LATER = ("python", "nvml", "write access", "engines")
 
 
@@ -118,6 +118,13 @@ async def _write_access(link: HostLink, transport: Transport) -> Requirement:
     command = f"mkdir -p {folder} && t={folder}/.eaglemon-$$ && : > $t && rm $t"
     try:
         done = await transport.run(command, timeout_s=WRITE_LIMIT_S)
+    except TimeLimitError:
+        return Requirement(
+            name="write access",
+            met=False,
+            detail=f"{facts.state_dir} did not answer within {WRITE_LIMIT_S:.0f} s",
+            fix="see whether its file system hangs (df, ls on the host), or set XDG_STATE_HOME",
+        )
     except EaglemonError as error:
         return Requirement(
             name="write access",

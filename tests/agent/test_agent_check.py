@@ -102,3 +102,13 @@ def test_a_process_name_may_hold_brackets_and_spaces(tmp_path: Path) -> None:
 def test_containers_are_read_from_the_cgroup(line: str, container: str | None) -> None:
     found = agent.CONTAINER.search(line)
     assert (found.group(1)[:12] if found else None) == container
+
+
+def test_what_has_just_begun_is_looked_at_again() -> None:
+    """It may have been read between its fork and its exec."""
+    with subprocess.Popen(["sleep", "60"]) as child:
+        mine, first = agent.read_proc(child.pid), agent.read_proc(1)
+        child.kill()
+    assert mine is not None
+    assert first is not None
+    assert agent.young([mine, first]) == [child.pid]

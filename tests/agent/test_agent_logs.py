@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from eaglemon.agent import agent
 from eaglemon.core.runs import LogChunk
 from eaglemon.errors import AgentError
-from eaglemon.io import agent_link
+from eaglemon.io import host_link
 from eaglemon.io.agent_link import AgentLink
 from eaglemon.io.local import LocalTransport
 from tests.agent.driver import linked, python, request, until
@@ -83,7 +83,7 @@ async def test_a_reader_that_does_not_read_holds_up_nothing_else(link: AgentLink
         waiting = sum(
             len(frame.blob) for stream in link._streams.values() for frame in stream._frames
         )
-        assert waiting <= agent_link.LOG_WINDOW_BYTES
+        assert waiting <= host_link.LOG_WINDOW_BYTES
         size = len(first.data)
         while size < 30 << 20:
             size += len((await anext(items)).data)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from eaglemon.agent import agent
+from eaglemon.app import requirements
 from eaglemon.app.hub import Hub
 from eaglemon.core.hosts import HostSpec, LinkState
 from eaglemon.core.runs import RunStatus
@@ -159,3 +160,15 @@ async def test_a_home_that_hangs_is_told_without_python_too(state: Path) -> None
             assert f"{state}/eaglemon has not answered for" in str(link.records_silent)
         await until(lambda: link.records_silent is None)
         assert "one" in runs.known
+
+
+async def test_a_home_that_hangs_fails_the_check_of_its_host(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requirements, "WRITE_LIMIT_S", 1.0)
+    spec = HostSpec(name="here", transport="local", env={"XDG_STATE_HOME": str(state)})
+    with hung(state):
+        report = await requirements.examine(spec, (), connect=transport_to)
+    (access,) = (one for one in report.requirements if one.name == "write access")
+    assert access.met is False
+    assert access.detail == f"{state}/eaglemon did not answer within 1 s"
