@@ -26,7 +26,7 @@ from eaglemon.io.ssh_errors import (
     is_security_key,
     untouched,
 )
-from eaglemon.io.ssh_target import nothing_known, way_to
+from eaglemon.io.ssh_target import nothing_known, parse_hop, way_to
 from eaglemon.io.transport import Asker
 
 CONNECT_LIMIT_S = 15.0
@@ -166,13 +166,12 @@ class Login:
                 f"{self._spec.name}: more than {_HOPS_MOST} jump hosts",
                 hint="see whether ProxyJump of ~/.ssh/config leads in a circle",
             )
-        user, _, place = hop.rpartition("@")
-        host, colon, digits = place.rpartition(":")
+        user, place, port = parse_hop(hop)
         spec = HostSpec(
-            name=f"{self._spec.name} (jump host {place})",
-            address=host if colon else place,
-            user=user or None,
-            port=int(digits) if colon and digits.isdigit() else None,
+            name=f"{self._spec.name} (jump host {hop.rpartition('@')[2]})",
+            address=place,
+            user=user,
+            port=port,
             ssh_config=self._spec.ssh_config,
             accept_new=self._spec.accept_new,
             source=self._spec.source,

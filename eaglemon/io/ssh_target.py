@@ -1,5 +1,6 @@
 """What ``~/.ssh/config`` and hosts.toml make of a host: whom to reach, how, with which keys."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -175,3 +176,13 @@ def _jumps(tunnel: object) -> tuple[str, ...]:
     if not isinstance(tunnel, str) or tunnel.lower() == "none":
         return ()
     return tuple(hop.strip().removeprefix("ssh://") for hop in tunnel.split(",") if hop.strip())
+
+
+def parse_hop(hop: str) -> tuple[str | None, str, int | None]:
+    """Return (user, host, port) of ``[user@]host[:port]``; an IPv6 address stands in brackets."""
+    user, _, place = hop.rpartition("@")
+    found = re.fullmatch(r"\[(?P<six>[^]]+)\](:(?P<a>\d+))?|(?P<name>[^:]+)(:(?P<b>\d+))?", place)
+    if found is None:
+        return user or None, place, None
+    port = found["a"] or found["b"]
+    return user or None, found["six"] or found["name"], int(port) if port else None

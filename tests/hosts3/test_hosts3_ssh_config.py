@@ -17,7 +17,7 @@ from eaglemon.core.hosts import HostSpec
 from eaglemon.errors import HostError
 from eaglemon.io.ssh import SshTransport
 from eaglemon.io.ssh_config import SshConfig
-from eaglemon.io.ssh_target import way_to
+from eaglemon.io.ssh_target import parse_hop, way_to
 from tests.agent.driver import until
 from tests.hosts3.test_hosts3_ssh import keygen, reaches
 from tests.sshd import Sshd, start_sshd
@@ -249,3 +249,18 @@ async def test_a_system_without_ssh_reads_what_asyncssh_reads(
     await transport.connect()
     assert "there is no ssh here" in transport.unused_settings[0]
     await transport.close()
+
+
+@pytest.mark.parametrize(
+    ("hop", "wanted"),
+    [
+        ("gw", (None, "gw", None)),
+        ("me@gw:2222", ("me", "gw", 2222)),
+        ("me@corp@gw", ("me@corp", "gw", None)),
+        ("[fe80::1%eth0]:22", (None, "fe80::1%eth0", 22)),
+        ("me@[::1]", ("me", "::1", None)),
+        ("fe80::1", (None, "fe80::1", None)),
+    ],
+)
+def test_jump_hosts(hop: str, wanted: tuple[str | None, str, int | None]) -> None:
+    assert parse_hop(hop) == wanted
