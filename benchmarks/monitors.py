@@ -2,18 +2,20 @@
 
     python benchmarks/monitors.py --rig RIG --peers BIN [--seconds 20] [--hosts 8]
 
-RIG is a folder with a fake driver library (``lib/libnvidia-ml.so.1``, FAKE_GPUS, FAKE_PID), a fake
-``bin/nvidia-smi`` and ``ptybench.py``, which runs a command in a terminal and prints the time to a
-marker, CPU of its process tree, memory and bytes to the terminal. BIN is the bin folder of a
-virtual environment with psutil, nvitop, mnvitop and clustop. Remote hosts are one real sshd on
-loopback (openssh-server), reached under as many names; all of them share this machine.
+RIG is a folder with a fake driver library (``lib/libnvidia-ml.so.1``, FAKE_GPUS, FAKE_PID) and a
+fake ``bin/nvidia-smi``. BIN is the bin folder of a virtual environment with nvitop, mnvitop and
+clustop. Each runs in a terminal of its own (``terminal.py``): time to the first data (median of
+three starts, after one that does not count), then CPU of its tree of processes, memory and bytes to
+the terminal after a warm-up of 5 s. Remote hosts are one real sshd on loopback (openssh-server),
+reached under as many names; all of them share this machine.
 """
 
 import argparse
 import contextlib
 import getpass
 import os
-import re
+import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,31 +24,36 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
-from tests.sshd import Sshd, start_sshd  # noqa: E402 -- after the path is set
+from terminal import COLUMNS, ROWS, Terminal, compiled  # noqa: E402 -- after the path is set
 
-FIGURES = re.compile(
-    r"first=(?P<first>\S+) cpu=(?P<cpu>[\d.]+)%core rss=(?P<rss>\d+)MiB out=(?P<out>[\d.]+)KiB/s"
-)
-SIZE = "50x200"
+from tests.sshd import Sshd, start_sshd  # noqa: E402
+
+STARTS, WARM_UP_S = 3, 5.0
 
 
 def measure(
     asked: argparse.Namespace, name: str, marker: str, env: dict[str, str], *command: str
 ) -> None:
     """Print the row of one program."""
-    line = [
-        str(asked.peers / "python"), str(asked.rig / "ptybench.py"), str(asked.seconds), SIZE,
-        marker, "", "--", *command,
-    ]  # fmt: skip
-    done = subprocess.run(line, capture_output=True, text=True, env=env, check=False)
-    found = FIGURES.search(done.stdout)
-    if found is None:
-        print(f"| {name} | failed: {(done.stderr or done.stdout).strip()[-120:]} | | | |")
+    if shutil.which(command[0], path=env["PATH"]) is None:
+        print(f"| {name} | not installed | | | |", flush=True)
         return
-    print(f"| {name} | {found['first']} | {found['cpu']} | {found['rss']} | {found['out']} |")
-    sys.stdout.flush()
+    starts = []
+    for _ in range(1 + STARTS):
+        with Terminal(command, env) as run:
+            starts.append(run.first(marker))
+    seen = [data_s for data_s in starts[1:] if data_s is not None]
+    with Terminal(command, env) as run:
+        run.run_for(WARM_UP_S)
+        cpu, sent, begin = run.cpu_s(), run.bytes, time.monotonic()
+        run.run_for(asked.seconds)
+        took_s = time.monotonic() - begin
+        share, rate = (run.cpu_s() - cpu) / took_s, (run.bytes - sent) / took_s / 1024
+        first = f"{statistics.median(seen):.2f}" if seen else "-"
+        cells = f"{first} | {share * 100:.1f} | {run.resident_mib():.0f} | {rate:.1f}"
+        print(f"| {name} | {cells} |", flush=True)
 
 
 def agent_figures(env: dict[str, str], seconds: float) -> str:
@@ -136,17 +143,23 @@ def main() -> None:
     asked = parser.parse_args()
     asked.rig, asked.peers = asked.rig.resolve(), asked.peers.absolute()
     eaglemon = str(Path(sys.executable).parent / "eaglemon")
+    with tempfile.TemporaryDirectory() as scratch:
+        compare(asked, eaglemon, Path(scratch))
+
+
+def compare(asked: argparse.Namespace, eaglemon: str, scratch: Path) -> None:
+    """Print the table; ``scratch`` gets compiled files."""
     base = {
-        **os.environ,
+        **compiled(os.environ, scratch),
         "LD_LIBRARY_PATH": f"{asked.rig}/lib",
         "FAKE_PID": str(os.getpid()),
         "PATH": f"{asked.rig}/bin:{asked.peers}:{os.environ['PATH']}",
     }
-    print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, terminal {SIZE}\n")
-    print("| program | first data | CPU % of a core | RSS MiB | KiB/s to the terminal |")
+    print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, terminal {COLUMNS}x{ROWS}\n")
+    print("| program | first data, s | CPU % of a core | RSS MiB | KiB/s to the terminal |")
     print("|---|---|---|---|---|")
     measure(asked, "nvitop, local", "H200", base, "nvitop", "--monitor", "full")
-    measure(asked, "eaglemon, local", "GiB", base, eaglemon, "tui", "local")
+    measure(asked, "eaglemon, local", "H200", base, eaglemon, "tui", "local")
     watch = (eaglemon, "gpus", "local", "--watch")
     measure(asked, "eaglemon gpus --watch, local", "H200", base, *watch)
     with tempfile.TemporaryDirectory() as name:
@@ -157,13 +170,13 @@ def main() -> None:
             measure(asked, f"mnvitop, {about}", "H200", far, "mnvitop", *names)
             measure(asked, f"clustop, {about}", "H200", far, "clustop", *names)
             over = ("--config", f"{folder}/over.toml")
-            measure(asked, f"eaglemon, {about}", "GiB", far, eaglemon, *over, "tui", *names)
+            measure(asked, f"eaglemon, {about}", "H200", far, eaglemon, *over, "tui", *names)
             gpus = (eaglemon, *over, "gpus", *names, "--watch")
             measure(asked, f"eaglemon gpus --watch, {about}", "H200", far, *gpus)
     fleet = str(Path(__file__).with_name("simulated_fleet.py"))
     for hosts in (8, 64):
         name = f"eaglemon, {hosts} x 8 GPUs simulated in its own process"
-        measure(asked, name, "GiB", base, sys.executable, fleet, str(hosts), "8")
+        measure(asked, name, "H200", base, sys.executable, fleet, str(hosts), "8")
     print(f"\nagent, 8 GPUs at 1 Hz: {agent_figures(base, asked.seconds)}")
 
 

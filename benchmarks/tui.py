@@ -1,27 +1,46 @@
 """Measures the console beside other terminal monitors on a fake driver and fake engines.
 
-    python benchmarks/tui.py --rig RIG --peers VENV/bin --eaglemon .venv/bin/eaglemon [-o table.md]
+    python benchmarks/tui.py --rig RIG --peers VENV/bin [-o table.md] [--seconds 18] [--starts 5]
 
 ``RIG`` is a built copy of the measuring rig (``lib/libnvidia-ml.so.1``, ``bin/``,
-``fake_engine.py``, ``hang.py``, ``first.py``, ``ptybench.py``, ``quit.py``); ``VENV`` has psutil
-and the monitors from PyPI. Each figure is of the whole process tree, agent included; a monitor
-that is not installed is left out and said so. First data is the median of five starts.
+``fake_engine.py``, ``hang.py``); ``VENV`` is an environment with nvitop, vllmstat, vllmops and
+sgtop from PyPI. All is measured in one run, of the whole tree of processes, eaglemon's agent
+included; what is not installed is left out and said so. A second table has the console with more
+hosts, over SSH (a real sshd on loopback under eight names) and simulated, a third its keys while
+every host hangs. Linux only.
 """
 
 import argparse
 import os
-import re
 import socket
+import statistics
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-SIZE = "50x200"
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
+
+from monitors import remote_hosts  # noqa: E402 -- after the path is set
+from terminal import COLUMNS, ROWS, Terminal, compiled  # noqa: E402
+
 SETTLE_S = 1.0
+WARM_UP_S = 5.0
+HANG_S = 6.0
+"""From then on a host that has stopped answering is marked stale."""
+KEYS = "jkjkjk"
+HELLO = (
+    "from textual.app import App\nfrom textual.widgets import Static\n"
+    "class Hello(App):\n"
+    "    def compose(self):\n        yield Static('hello ' * 100)\n"
+    "Hello().run()\n"
+)
+"""Textual alone: nothing that is built on it can be drawn sooner."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +49,10 @@ class Subject:
 
     name: str
     argv: tuple[str, ...]
-    marker: str
+    marker: str | None
     """Text of its first picture with data."""
     hung: tuple[str, ...] = ()
     """How it is started with something that accepts and never answers."""
-    keys: str = "jk"
 
 
 def free_port() -> int:
@@ -46,10 +64,10 @@ def free_port() -> int:
 
 
 @contextmanager
-def background(python: Path, script: Path, *arguments: str) -> Iterator[None]:
+def background(script: Path, *arguments: str) -> Iterator[None]:
     """Run a part of the rig for as long as the block lasts."""
     process = subprocess.Popen(
-        [python, script, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [sys.executable, script, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
         time.sleep(SETTLE_S)
@@ -60,12 +78,11 @@ def background(python: Path, script: Path, *arguments: str) -> Iterator[None]:
 
 
 def subjects(
-    eaglemon: Path, peers: Path, folder: Path, *, sglang: int, vllm: int, hung: int
+    own: str, peers: Path, folder: Path, *, sglang: int, vllm: int, hung: int
 ) -> list[Subject]:
-    """Return what is measured; ``folder`` gets the configuration with a host that hangs."""
+    """Return what is compared; ``folder`` gets the configuration with a host that hangs."""
     config = folder / "hosts.toml"
     config.write_text(f'[hosts.hung]\naddress = "127.0.0.1"\nport = {hung}\n', encoding="utf-8")
-    own = str(eaglemon)
     sgtop, stat = str(peers / "sgtop"), str(peers / "vllmstat")
     direct = ("--host", "127.0.0.1", "--port")
     return [
@@ -75,6 +92,7 @@ def subjects(
             marker="H200",
             hung=(own, "--config", str(folder), "tui", "local", "hung"),
         ),
+        Subject(name="Textual alone", argv=(sys.executable, "-c", HELLO), marker=None),
         Subject(name="nvitop", argv=(str(peers / "nvitop"), "--monitor", "full"), marker="H200"),
         Subject(
             name="vllmstat",
@@ -92,93 +110,166 @@ def subjects(
     ]
 
 
-def output_of(argv: Sequence[str | Path], environment: dict[str, str], limit_s: float) -> str:
-    """Return what a part of the rig printed."""
-    done = subprocess.run(
-        argv, env=environment, capture_output=True, text=True, timeout=limit_s, check=False
-    )
-    return done.stdout.strip()
+def shown(value: float | None, digits: int = 2, *, factor: float = 1.0) -> str:
+    """Return a figure for a table."""
+    return "-" if value is None else f"{value * factor:.{digits}f}"
 
 
-def figure(pattern: str, text: str) -> str:
-    """Return the first group of ``pattern`` in ``text``, a dash where it is not there."""
-    found = re.search(pattern, text)
-    return found.group(1) if found else "-"
+def middle(values: list[float | None]) -> float | None:
+    """Return the median of what was seen."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
 
 
-def row(subject: Subject, options: argparse.Namespace, environment: dict[str, str]) -> list[str]:
-    """Measure one monitor."""
-    rig, python = options.rig, options.python
-    first = output_of(
-        [python, rig / "first.py", subject.marker, "--", *subject.argv], environment, 60
-    )
-    steady = output_of(
-        [
-            python,
-            rig / "ptybench.py",
-            str(options.seconds),
-            SIZE,
-            subject.marker,
-            subject.keys,
-            "--",
-            *subject.argv,
-        ],
-        environment,
-        options.seconds + 30,
-    )
-    quit_s = output_of([python, rig / "quit.py", "5", "--", *subject.argv], environment, 60)
-    hung = "-"
-    if subject.hung:
-        told = output_of([python, rig / "quit.py", "6", "--", *subject.hung], environment, 60)
-        hung = figure(r"quit=([\d.]+)s", told)
-    return [
-        subject.name,
-        figure(r"median ([\d.]+) s", first),
-        figure(r"cpu=([\d.]+)%", steady),
-        figure(r"out=([\d.]+)KiB", steady),
-        figure(r"rss=(\d+)MiB", steady),
-        figure(r"key=(\d+)ms", steady),
-        figure(r"quit=([\d.]+)s", quit_s),
-        hung,
-    ]
+def steady(run: Terminal, seconds: float) -> tuple[float, float, float]:
+    """Return CPU (share of a core), KiB/s to the terminal and resident MiB after a warm-up."""
+    run.run_for(WARM_UP_S)
+    cpu_s, data, begin = run.cpu_s(), run.bytes, time.monotonic()
+    run.run_for(seconds)
+    took_s = time.monotonic() - begin
+    return (run.cpu_s() - cpu_s) / took_s, (run.bytes - data) / took_s / 1024, run.resident_mib()
+
+
+def keys(run: Terminal, pressed: str) -> float | None:
+    """Return the median seconds from a key to a change on the screen."""
+    found = []
+    for key in pressed:
+        run.run_for(0.45)
+        found.append(run.key(key))
+    return middle(found)
 
 
 HEADER = (
-    "monitor",
-    "first data, s",
-    "CPU, % of a core",
-    "to the terminal, KiB/s",
-    "RSS, MiB",
-    "key to picture, ms",
-    "quit, s",
-    "quit while one hangs, s",
-)
+    "monitor", "first picture, s", "first data, s", "CPU, % of a core", "to the terminal, KiB/s",
+    "RSS, MiB", "key to picture, ms", "quit, s", "quit while one hangs, s",
+)  # fmt: skip
+
+
+def compare(subject: Subject, options: argparse.Namespace, environment: dict[str, str]) -> str:
+    """Measure one monitor beside the others and return its row."""
+    pictures: list[float | None] = []
+    data: list[float | None] = []
+    for _ in range(options.starts + 1):
+        with Terminal(subject.argv, environment) as run:
+            pictures.append(run.first(None))
+            data.append(run.first(subject.marker) if subject.marker else None)
+    with Terminal(subject.argv, environment) as run:
+        share, sent, resident = steady(run, options.seconds)
+        key = keys(run, KEYS) if subject.marker else None
+        leaving = "q" if subject.marker else "\x11"
+        quit_s = run.leave(leaving)
+    hung_s = None
+    if subject.hung:
+        with Terminal(subject.hung, environment) as run:
+            run.run_for(WARM_UP_S)
+            hung_s = run.leave()
+    # The first start finds files that are not in memory, and compiles.
+    return row(
+        subject.name, shown(middle(pictures[1:])), shown(middle(data[1:])),
+        shown(share, 1, factor=100), shown(sent, 1), shown(resident, 0),
+        shown(key, 0, factor=1000), shown(quit_s), shown(hung_s),
+    )  # fmt: skip
+
+
+def row(*cells: str) -> str:
+    """Return a row of a table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def head(*cells: str) -> list[str]:
+    """Return the first two lines of a table."""
+    return ["", row(*cells), "|" + "---|" * len(cells)]
+
+
+def fleets(options: argparse.Namespace, environment: dict[str, str]) -> Iterator[str]:
+    """Measure the console with more hosts."""
+    simulated = str(Path(__file__).with_name("simulated_fleet.py"))
+    for hosts in (8, 64):
+        argv = (sys.executable, simulated, str(hosts), "8")
+        yield fleet(f"{hosts} hosts x 8 GPUs, simulated in its own process", argv, options,
+                    environment)  # fmt: skip
+    with (
+        tempfile.TemporaryDirectory() as name,
+        remote_hosts(Path(name), options.rig.resolve(), 8) as (_, names),
+    ):
+        over = ("--config", f"{name}/over.toml", "tui", *names)
+        far = {**environment, "PATH": f"{name}/bin:{environment['PATH']}"}
+        argv = (options.eaglemon, *over)
+        yield fleet("8 hosts x 8 GPUs over loopback SSH", argv, options, far)
+
+
+def fleet(
+    name: str, argv: tuple[str, ...], options: argparse.Namespace, environment: dict[str, str]
+) -> str:
+    """Measure the console on many hosts and return its row."""
+    with Terminal(argv, environment) as run:
+        data_s = run.first("H200")
+        share, sent, resident = steady(run, options.seconds)
+        key = keys(run, KEYS)
+        quit_s = run.leave()
+    return row(
+        name, shown(data_s), shown(share, 1, factor=100), shown(sent, 1), shown(resident, 0),
+        shown(key, 0, factor=1000), shown(quit_s),
+    )  # fmt: skip
+
+
+def hanging(argv: tuple[str, ...], environment: dict[str, str]) -> Iterator[str]:
+    """Measure keys while the agent of the only host is stopped, in milliseconds."""
+    with Terminal(argv, environment) as run:
+        run.first("H200")
+        run.run_for(WARM_UP_S)
+        stopped = run.hang_children()
+        run.run_for(HANG_S)
+        if not stopped:
+            raise RuntimeError("there is no agent to stop")
+        yield row("move the cursor (j, k)", shown(keys(run, "jkjkjkjk"), 0, factor=1000))
+        entered, left, helped = [], [], []
+        for _ in range(3):
+            run.run_for(1.0)
+            entered.append(run.key("\r"))
+            run.run_for(1.0)
+            left.append(run.key("\x1b"))
+            run.run_for(1.0)
+            helped.append(run.key("?"))
+            run.run_for(1.0)
+            run.key("\x1b")
+        yield row("open a host (enter)", shown(middle(entered), 0, factor=1000))
+        yield row("open the help (?)", shown(middle(helped), 0, factor=1000))
+        yield row("go back (esc)", shown(middle(left), 0, factor=1000))
+        yield row("quit (q)", shown(run.leave(), 0, factor=1000))
 
 
 def main() -> None:
-    """Measure all and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Measure all and print the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rig", type=Path, required=True)
     parser.add_argument("--peers", type=Path, required=True)
-    parser.add_argument("--python", type=Path, help="with psutil; default: that of the peers")
-    parser.add_argument("--eaglemon", type=Path, default=Path(".venv/bin/eaglemon"))
-    parser.add_argument("--seconds", type=int, default=18)
+    own = Path(sys.executable).with_name("eaglemon")
+    parser.add_argument("--eaglemon", default=str(own))
+    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--starts", type=int, default=5)
     parser.add_argument("--gpus", type=int, default=8)
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
-    options.python = options.python or options.peers / "python"
     sglang, vllm, hung = free_port(), free_port(), free_port()
-    lines = [f"| {' | '.join(HEADER)} |", "|" + "---|" * len(HEADER)]
-    rig = options.rig
+    rig, load = options.rig.resolve(), os.getloadavg()[0]
+    lines: list[str] = []
+
+    def tell(*more: str) -> None:
+        lines.extend(more)
+        print(*more, sep="\n", flush=True)
+
     with (
         tempfile.TemporaryDirectory() as scratch,
-        background(options.python, rig / "fake_engine.py", "sglang", str(sglang)),
-        background(options.python, rig / "fake_engine.py", "vllm", str(vllm)),
-        background(options.python, rig / "hang.py", str(hung)),
+        background(rig / "fake_engine.py", "sglang", str(sglang)),
+        background(rig / "fake_engine.py", "vllm", str(vllm)),
+        background(rig / "hang.py", str(hung)),
     ):
         folder = Path(scratch)
         environment = {
-            **os.environ,
+            **compiled(os.environ, folder),
             "PATH": f"{rig / 'bin'}:{os.environ['PATH']}",
             "LD_LIBRARY_PATH": str(rig / "lib"),
             "FAKE_PID": str(os.getpid()),
@@ -186,19 +277,24 @@ def main() -> None:
             "XDG_CONFIG_HOME": str(folder / "config"),
             "XDG_STATE_HOME": str(folder / "state"),
         }
-        for subject in subjects(
-            options.eaglemon, options.peers, folder, sglang=sglang, vllm=vllm, hung=hung
-        ):
-            if not Path(subject.argv[0]).exists():
-                lines.append(f"| {subject.name} | not installed |" + " |" * (len(HEADER) - 2))
-                continue
-            lines.append(f"| {' | '.join(row(subject, options, environment))} |")
-            print(lines[-1], flush=True)
-    load = os.getloadavg()[0]
-    text = "\n".join([*lines, "", f"{options.gpus} GPUs, {SIZE}, load {load:.1f} at the end."])
-    print(text)
+        tell(*head(*HEADER))
+        ports = {"sglang": sglang, "vllm": vllm, "hung": hung}
+        for subject in subjects(options.eaglemon, options.peers.absolute(), folder, **ports):
+            if Path(subject.argv[0]).exists():
+                tell(compare(subject, options, environment))
+            else:
+                tell(row(subject.name, "not installed", *[""] * (len(HEADER) - 2)))
+        tell(*head("eaglemon with", "first data, s", *HEADER[3:8]))
+        for line in fleets(options, environment):
+            tell(line)
+        tell(*head("while every host hangs", "ms"))
+        for line in hanging((options.eaglemon, "tui", "local"), environment):
+            tell(line)
+    size = f"{COLUMNS} columns x {ROWS} rows"
+    after = os.getloadavg()[0]
+    tell("", f"{options.gpus} GPUs, {size}, load {load:.1f} before and {after:.1f} after.")
     if options.output:
-        options.output.write_text(text + "\n", encoding="utf-8")
+        options.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
