@@ -58,9 +58,12 @@ class ExperimentDeeds:
             self._app.redraw()
 
     def report(self) -> None:
-        """Write the report of the run under the cursor into a new file of the working folder."""
-        screen = self._runs_screen()
-        run = screen.current_run() if screen is not None else None
+        """Write the report of the run under the cursor, or on the screen, into a new file."""
+        screen, run = self._app.console_screen(), None
+        if isinstance(screen, RunsScreen):
+            run = screen.current_run()
+        elif isinstance(screen, ExperimentScreen):
+            run = screen.experiment
         if run is not None:
             self._app.run_worker(self._write_report(run), group="report")
 

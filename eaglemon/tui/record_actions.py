@@ -70,8 +70,9 @@ RUN_ACTIONS: tuple[Action, ...] = (
         "E",
         "report",
         "Write the report of the run into a file of its own",
-        why.on_run,
+        why.report,
         "runs",
+        "experiment",
     ),
     action(
         "resume",

@@ -109,6 +109,11 @@ def on_run(scene: Scene) -> str | None:
     return None if scene.run else "no run is selected"
 
 
+def report(scene: Scene) -> str | None:
+    """Needs a run under the cursor, or the one that is shown."""
+    return None if scene.screen == "experiment" else on_run(scene)
+
+
 def resume(scene: Scene) -> str | None:
     """Needs a run that was cut off, and nothing under way."""
     missing = on_run(scene)

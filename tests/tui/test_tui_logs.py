@@ -2,6 +2,8 @@
 
 import time
 
+from textual.events import MouseMove
+
 from eaglemon.core.views import LogBatch
 from eaglemon.tui.log_buffer import LogBuffer, matches
 from eaglemon.tui.screens.log import LogScreen
@@ -130,3 +132,37 @@ async def test_a_frozen_log_is_collected_and_shown_later() -> None:
         await console.press("p")
         assert "written while frozen" in console.text()
         assert "1 001 lines" in console.text()
+
+
+def dragged_to(log: LogView, row: int) -> MouseMove:
+    """Return what the mouse tells while its first button is held."""
+    left, top = log.region.offset
+    return MouseMove(
+        log,
+        x=10,
+        y=row,
+        delta_x=0,
+        delta_y=1,
+        button=1,
+        shift=False,
+        meta=False,
+        ctrl=False,
+        screen_x=left + 10,
+        screen_y=top + row,
+    )
+
+
+async def test_lines_are_selected_with_the_mouse() -> None:
+    async with opened(READY, logs=MANY) as console:
+        await console.press("l", "g")
+        log = console.screen.query_one(LogView)
+        await console.pilot.mouse_down(log, offset=(10, 3))
+        for row in (4, 6):
+            log.on_mouse_move(dragged_to(log, row))
+        await console.pilot.mouse_up(log, offset=(10, 6))
+        await console.settle()
+        assert "4 lines selected (y)" in console.text()
+        await console.press("y")
+        assert console.app.clipboard.split("\n") == list(LINES[2:6])
+        await console.pilot.click(log, offset=(10, 5))
+        assert "selected" not in console.text()

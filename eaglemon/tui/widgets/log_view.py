@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.segment import Segment
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
@@ -56,6 +57,9 @@ class LogView(ScrollView, can_focus=True):
         self._place: int | None = None
         self._anchor: int | None = None
         self._anchor_top = 0
+        self._drag: tuple[int, int] | None = None
+        """Rows that were dragged over with the mouse."""
+        self._pressed: int | None = None
 
     @property
     def lines(self) -> list[str]:
@@ -124,7 +128,7 @@ class LogView(ScrollView, can_focus=True):
     def show_only(self, text: str) -> None:
         """Show only lines that contain ``text``; empty shows all again."""
         self._buffer.filter(text)
-        self._place = self._anchor = None
+        self._place = self._anchor = self._drag = None
         self._hits = Hits("")
         self._lay_out()
         self.action_follow()
@@ -170,6 +174,8 @@ class LogView(ScrollView, can_focus=True):
     @property
     def selected(self) -> range:
         """Return the rows from the one where selecting began to the edge that was scrolled to."""
+        if self._drag is not None:
+            return range(min(self._drag), max(self._drag) + 1)
         if self._anchor is None:
             return range(0)
         anchor, top = self._anchor, self.scroll_offset.y
@@ -180,7 +186,8 @@ class LogView(ScrollView, can_focus=True):
 
     def select(self) -> bool:
         """Begin to select at the marked row, else the first in sight; or end it. Tell which."""
-        begins = self._anchor is None
+        begins = self._anchor is None and self._drag is None
+        self._drag = None
         self._anchor_top = self.scroll_offset.y
         place = self._anchor_top if self._place is None else self._place
         self._anchor = place if begins else None
@@ -192,11 +199,36 @@ class LogView(ScrollView, can_focus=True):
         """Return the lines to copy, and what they are: selected, marked, or in sight."""
         top = self.scroll_offset.y
         rows, what = range(top, min(self._rows, top + self.size.height)), "in sight"
-        if self._anchor is not None:
+        if self.selected:
             rows, what = self.selected, "selected"
         elif self._place is not None:
             rows, what = range(self._place, self._place + 1), "marked"
         return [self._row(row) for row in rows[-MOST_COPIED:]], what
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Begin to select lines with the mouse."""
+        self._pressed = self._row_at(event)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Select the lines that the mouse is dragged over."""
+        row = self._row_at(event) if event.button and self._pressed is not None else None
+        if row is not None and self._pressed is not None and (self._drag or row != self._pressed):
+            self._anchor, self._drag = None, (self._pressed, row)
+            self.refresh()
+            self._tell()
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        """End a drag; a click on one line takes the selection away."""
+        if self._drag is None or self._row_at(event) == self._pressed:
+            self._drag = None
+            self.refresh()
+            self._tell()
+        self._pressed = None
+
+    def _row_at(self, event: events.MouseEvent) -> int | None:
+        offset = event.get_content_offset(self)
+        row = None if offset is None else self.scroll_offset.y + offset.y
+        return row if row is not None and row < self._rows else None
 
     def on_resize(self) -> None:
         """A smaller view still shows the end, when it did before."""
@@ -270,6 +302,9 @@ class LogView(ScrollView, can_focus=True):
             if place is not None:
                 setattr(self, name, place + rows if place + rows >= 0 else None)
         self._anchor_top += rows
+        if self._drag is not None:
+            dragged = (self._drag[0] + rows, self._drag[1] + rows)
+            self._drag = dragged if min(dragged) >= 0 else None
         if not self._following:
             top = max(0, self.scroll_offset.y + rows)
             self.scroll_to(y=top, animate=False, immediate=True, force=True)
@@ -297,6 +332,6 @@ class LogView(ScrollView, can_focus=True):
         if self._hits.text:
             text += f", search: {self._hits.text}"
             text += f", {self._hits.words}" if self._hits.words else ""
-        if self._anchor is not None:
+        if self.selected:
             text += f", {units.plural(len(self.selected), 'line')} selected (y)"
         set_title(self, text)

@@ -62,7 +62,7 @@ class WholeLog(LogView):
         self._buffer.clear()
         self._unseen = self._taken = self._read_to = 0
         self._begins, self._before = array("Q"), array("Q")
-        self._pages, self._place, self._anchor = None, None, None
+        self._pages = self._place = self._anchor = self._drag = None
         self._hits = Hits("")
         self._asked.clear()
         self._lay_out()
