@@ -17,6 +17,9 @@ from eaglemon.core.views import LaunchPlan
 from eaglemon.engines import engine_named
 from eaglemon.errors import ServerError, UsageError
 
+PROBE_LIMIT_S, PROBE_MARGIN_S = 1800.0, 600.0
+"""A probe takes no longer than this; one that a duration ends, no longer than it and the margin."""
+
 
 class Profiles(Protocol):
     """Where profiles come from (``eaglemon.io.config.ProfileStore``)."""
@@ -72,6 +75,9 @@ def probe_plan(
 ) -> ProbePlan:
     """Return the probe with ``overrides`` (text, as typed); raises ``UsageError``."""
     values = _with_overrides(defaults, overrides)
+    total_s = PROBE_LIMIT_S
+    if values.duration_s is not None:
+        total_s = max(total_s, values.duration_s + PROBE_MARGIN_S)
     return ProbePlan(
         workload=values.workload,
         prompts=workload(values.workload),
@@ -86,6 +92,7 @@ def probe_plan(
         seed=values.seed,
         flush=values.flush,
         from_host=values.from_host,
+        total_limit_s=total_s,
     )
 
 

@@ -15,7 +15,7 @@ from eaglemon.core.hosts import HostSpec
 from eaglemon.core.probe import ProbeProgress
 from eaglemon.core.server_url import Trust, is_url
 from eaglemon.core.units import plural
-from eaglemon.errors import EXIT_FAILED, EXIT_OK, UsageError
+from eaglemon.errors import EXIT_FAILED, EXIT_OK, EaglemonError, UsageError
 from eaglemon.io.host_config import LOCAL
 from eaglemon.io.probe_files import check_path, read_probes, write_probes
 
@@ -105,21 +105,16 @@ def command(
     if server.endswith(".json") and Path(server).is_file():
         results = Results(probes=read_probes(Path(server)))
     else:
-        overrides = _overrides(settings)
-        results = session.run_on(
-            _hosts_of(invocation, server, hosts),
-            invocation.profiles(),
-            Work(
-                server=server,
-                levels=levels,
-                overrides=overrides,
-                api_key=_api_key(api_key_env),
-                trust=_trust(server, ca, insecure=insecure),
-                calibrate=calibrate,
-                forced=forced or (),
-            ),
-            if_interrupted="the probe was cancelled, the server keeps running",
+        work = Work(
+            server=server,
+            levels=levels,
+            overrides=_overrides(settings),
+            api_key=_api_key(api_key_env),
+            trust=_trust(server, ca, insecure=insecure),
+            calibrate=calibrate,
+            forced=forced or (),
         )
+        results = _measure(invocation, work, hosts, out)
     if out is not None:
         write_probes(out, results.probes)
     capacities = capacities_of(results.probes, baseline)
@@ -127,6 +122,24 @@ def command(
         diagnostics.warn(f"{against} has no level in common that both tell an accept length for")
     _write(results, capacities, as_json=as_json)
     return _verdict(results.probes)
+
+
+def _measure(
+    invocation: Invocation, work: Work, hosts: tuple[str, ...], out: Path | None
+) -> Results:
+    try:
+        return session.run_on(
+            _hosts_of(invocation, work.server, hosts),
+            invocation.profiles(),
+            work,
+            if_interrupted="the probe was cancelled, the server keeps running",
+        )
+    except EaglemonError:
+        if out is not None and work.kept:
+            write_probes(out, work.kept)
+            count = plural(sum(len(probe.records) for probe in work.kept), "request")
+            diagnostics.talk(f"{count} that had ended by then: {out}")
+        raise
 
 
 def _overrides(settings: dict[str, object]) -> dict[str, str]:

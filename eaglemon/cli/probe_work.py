@@ -1,7 +1,7 @@
 """What ``eaglemon probe`` does with an open console: the levels, and the calibration."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from eaglemon.app.api import Eaglemon
 from eaglemon.app.calibration import calibrate
@@ -12,6 +12,7 @@ from eaglemon.core.probe import ProbePlan, ProbeProgress
 from eaglemon.core.server_url import Trust, is_url
 from eaglemon.errors import UsageError
 
+ENDED = frozenset({"done", "failed", "cancelled"})
 _PER_USER = 2
 """Requests of each user at least, where their number is not given."""
 _BY_DURATION = 20_000
@@ -38,6 +39,8 @@ class Work:
     trust: Trust
     calibrate: bool
     forced: tuple[float, ...]
+    kept: list[ProbeProgress] = field(default_factory=list)
+    """Each probe that has ended, in whatever way: what is left of a command that breaks off."""
 
     async def __call__(self, console: Eaglemon) -> Results:
         """Carry it out."""
@@ -49,11 +52,11 @@ class Work:
         if self.calibrate:
             for length in lengths:  # What cannot be done is told before anything is measured.
                 console.relaunch_plan(target, forced_length=length)
-        probes = [await console.probe(target, plan, seen=Teller()) for plan in plans]
+        probes = [await console.probe(target, plan, seen=Teller(self.kept)) for plan in plans]
         made_up: tuple[ProbeProgress, ...] = ()
         if self.calibrate:
             made_up = await calibrate(
-                console, target, plans[0], lengths, say=diagnostics.talk, seen=Teller()
+                console, target, plans[0], lengths, say=diagnostics.talk, seen=Teller([])
             )
         return Results(probes=tuple(probes), forced=made_up, forced_lengths=lengths)
 
@@ -85,11 +88,15 @@ class Work:
 class Teller:
     """Tells a probe's progress in about ten lines on stderr."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: list[ProbeProgress]) -> None:
+        """``kept`` gets the probe when it has ended."""
         self._told = -1
+        self._kept = kept
 
     def __call__(self, probe: ProbeProgress) -> None:
         """Take the progress."""
+        if probe.state in ENDED:
+            self._kept.append(probe)
         told, line = probe_line(probe, self._told)
         self._told = told
         if line:

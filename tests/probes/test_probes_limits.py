@@ -2,6 +2,10 @@
 
 import asyncio
 import itertools
+import json
+import os
+import signal
+import sys
 import time
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
@@ -12,11 +16,14 @@ from hypothesis import strategies as st
 
 from eaglemon.agent import loadgen
 from eaglemon.app import host, probe_loads
+from eaglemon.app.plans import probe_plan
 from eaglemon.core.probe import RequestStatus
+from eaglemon.core.profiles import ProbeDefaults
 from eaglemon.errors import HostError, ProbeError
 from eaglemon.io.agent_link import AgentLink
 from eaglemon.io.local import LocalProcess, LocalTransport
-from tests.probes.scripted_server import ScriptedServer, good, local_hub, plan
+from eaglemon.io.workloads import load_workload
+from tests.probes.scripted_server import HANG, OK, Script, ScriptedServer, good, local_hub, plan
 from tests.probes.test_probes_splits import BODIES, framed, through_generator
 
 Items = AsyncGenerator[Mapping[str, object], None]
@@ -68,6 +75,35 @@ async def test_a_generator_that_falls_silent(
         target = await hub.reach(server.url, host="local")
         with pytest.raises(ProbeError, match="generator on local has told nothing for"):
             await hub.probe(target, plan())
+
+
+async def test_ctrl_c_keeps_what_had_ended(tmp_path: Path) -> None:
+    out = tmp_path / "kept.jsonl"
+    script: Script = [OK, HANG]
+    async with ScriptedServer(lambda n: good(1, 4) if n < 2 else script) as server:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "eaglemon", "probe", server.url, "--requests", "4"),
+            *("--warmup", "0", "--out", str(out)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)},
+        )
+        async with asyncio.timeout(30):
+            while len(server.generations) < 3:
+                await asyncio.sleep(0.02)
+            process.send_signal(signal.SIGINT)
+            _, said = await process.communicate()
+
+    assert process.returncode == 130
+    assert f"2 requests that had ended by then: {out}" in said.decode()
+    records = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(one["status"], one["completion_tokens"]) for one in records] == [("ok", 4)] * 2
+
+
+@pytest.mark.parametrize("asked", [None, 60.0, 7200.0])
+def test_a_duration_is_within_the_limit(asked: float | None) -> None:
+    given = probe_plan(ProbeDefaults(duration_s=asked), {}, load_workload)
+    assert given.total_limit_s == {None: 1800.0, 60.0: 1800.0, 7200.0: 7800.0}[asked]
 
 
 @pytest.mark.parametrize("name", [name for name in BODIES if name != "vllm-cut"])
