@@ -28,7 +28,10 @@ def acceptance(
     if view is None:
         if server.speculation is None:
             return Content.styled("this server does not speculate", "$quiet")
-        nothing = Content.styled("no verify step seen yet", "$quiet")
+        told = "no verify step seen yet"
+        if server.state.ended:
+            told = "the server has ended: nothing is drafted any more"
+        nothing = Content.styled(told, "$quiet")
         return lines([nothing, *_probed_positions(server, width)])
     of = f" of {view.ceiling}" if view.ceiling is not None else ""
     value = units.length(view.accept_length)

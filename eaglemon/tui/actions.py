@@ -16,7 +16,6 @@ ACTIONS: tuple[Action, ...] = (
         why.start,
         "fleet",
         "host",
-        "server",
         "profiles",
     ),
     action(

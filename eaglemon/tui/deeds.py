@@ -329,7 +329,14 @@ class Deeds:
         answer: bool | None,  # noqa: FBT001 (the result of the dialog)
     ) -> None:
         if answer:
+            self._look_at(ServerScreen.START_UP)
             self._app.run_worker(self._stop(server, grace_s), group=f"stop-{server.id}")
+
+    def _look_at(self, tab: int) -> None:
+        """Bring what was begun into sight, where a server's panels are not all side by side."""
+        screen = self._app.console_screen()
+        if isinstance(screen, ServerScreen) and not screen.shows_all:
+            screen.switch_tab(tab)
 
     def _restart_answered(
         self,
@@ -358,6 +365,7 @@ class Deeds:
 
     def _probe_chosen(self, server: ServerView, plan: ProbePlan | None) -> None:
         if plan is not None:
+            self._look_at(ServerScreen.SPEED)
             self._probes[server.id] = self._app.run_worker(
                 self._probe(server, plan), group=f"probe-{server.id}"
             )

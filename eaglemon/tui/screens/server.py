@@ -32,6 +32,8 @@ class ServerScreen(ConsoleScreen):
     """Everything about one server."""
 
     NAME = "server"
+    START_UP, SPEED = 0, 2
+    """Tabs with the course of a start or stop, and with throughput and probe."""
     TABS: ClassVar[tuple[str, ...]] = ("Start-up", "Accept", "Speed", "Log")
     SHORT_TABS: ClassVar[tuple[str, ...]] = ("Start", "Acc", "Speed", "Log")
     GROUPS: ClassVar[tuple[tuple[str, ...], ...]] = (
@@ -118,6 +120,11 @@ class ServerScreen(ConsoleScreen):
     def on_resize(self) -> None:
         """Lines are made for a width."""
         self.call_after_refresh(self._draw_again)
+
+    @property
+    def shows_all(self) -> bool:
+        """All panels are in sight at once."""
+        return self.has_class("-wide") and self.has_class("-tall")
 
     def switch_tab(self, number: int) -> None:
         """Show a tab; the log takes all the room of its own."""

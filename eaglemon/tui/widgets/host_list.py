@@ -26,7 +26,7 @@ from eaglemon.tui.looks import LINK_LOOKS
 from eaglemon.tui.widgets.row_list import Row, RowList
 
 _NO_HOSTS = " no hosts yet: press a to connect to one"
-_NO_OFFER = "press a to connect to a host"
+_NO_OFFER = "press a to connect to a host; to try everything on a simulated one: eaglemon demo"
 _OFFER = "From ~/.ssh/config, not connected: enter connects, a keeps it too"
 _INDEX_WIDTH = 3
 _PAIR_WIDTH = 11

@@ -65,7 +65,8 @@ class StatusLine(Widget):
 
 
 def _totals(snapshot: Snapshot) -> tuple[Content, Content, Content]:
-    up = sum(host.state is LinkState.UP for host in snapshot.hosts)
+    # Servers run on a degraded host as on any other.
+    up = sum(host.state in {LinkState.UP, LinkState.DEGRADED} for host in snapshot.hosts)
     total = len(snapshot.hosts)
     gpus = sum(len(host.sample.gpus) for host in snapshot.hosts if host.sample)
     style = "" if up == total else "$state-warning"
