@@ -204,11 +204,34 @@ def send(process: Json, number: int) -> str:
     except ProcessLookupError:
         return ""
     except PermissionError:
+        if send_inside(process["pid"], number):
+            return ""
         return "PID %d belongs to %s" % (process["pid"], user_name(process["uid"]))
     finally:
         if handle >= 0:
             os.close(handle)
     return ""
+
+
+def send_inside(pid: int, number: int) -> bool:
+    """Have a container's own ``kill`` signal a process that this user may not."""
+    container, inner = read_container(pid), read_inner_pid(pid)
+    if container is None or inner is None:
+        return False
+    command = "kill -%d %d" % (number, inner)
+    for program in ("docker", "podman"):
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            done = subprocess.run(
+                [program, "exec", "-u", "0", container, "sh", "-c", command],
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=20.0,
+            )
+            if done.returncode == 0:
+                return True
+    return False
 
 
 def stop_detached(job: Json) -> None:

@@ -117,6 +117,8 @@ def docker() -> Iterator[ContainerEngine]:
         finally:
             process.terminate()
             process.wait()
+            # The daemon leaves it mounted, and nothing below can be removed then.
+            subprocess.run(["umount", "-q", folder / "exec/netns/default"], check=False)
 
 
 def _engine(folder: Path, name: str, command: str) -> ContainerEngine:

@@ -203,31 +203,31 @@ async def test_a_server_in_a_container_that_others_started_is_seen(
         assert f"in container {box} (PID {server.container_pid} there)" in str(server)
 
 
-async def test_what_this_user_may_not_signal_is_ended_through_the_container(
-    engine: ContainerEngine, box: str
-) -> None:
-    if engine.name == "podman":
-        pytest.skip("another user has a Podman of its own, which does not know root's containers")
+@pytest.fixture
+def nobody(engine: ContainerEngine) -> Iterator[HostSpec]:
+    """This machine for a user who may use Docker and is not the container's."""
     (engine.tools.parent / "socket").chmod(0o666)  # as the group docker may use it
-    state = Path(tempfile.mkdtemp(prefix="em-", dir="/tmp"))
-    state.chmod(0o755)
-    home = state / "home"
+    folder = Path(tempfile.mkdtemp(prefix="em-", dir="/tmp"))
+    folder.chmod(0o755)
+    home, program = folder / "home", folder / "python"
     home.mkdir()
     os.chown(home, 65534, 65534)
-    unprivileged = state / "python"
     run_as = "setpriv --reuid 65534 --regid 65534 --clear-groups"
-    unprivileged.write_text(f'#!/bin/sh\nexec {run_as} /usr/bin/python3 "$@"\n')
-    unprivileged.chmod(0o755)
+    program.write_text(f'#!/bin/sh\nexec {run_as} /usr/bin/python3 "$@"\n')
+    program.chmod(0o755)
+    path = f"{engine.tools}:{os.environ['PATH']}"
+    env = {"XDG_STATE_HOME": str(home), "HOME": str(home), "PATH": path}
+    yield HostSpec(name="here", transport="local", python=str(program), env=env)
+    kill_all_of(folder)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("engine", ["docker"], indirect=True)
+async def test_what_this_user_may_not_signal_is_ended_through_the_container(
+    engine: ContainerEngine, box: str, nobody: HostSpec
+) -> None:
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
-    link = await AgentLink.open(
-        LocalTransport(),
-        python=str(unprivileged),
-        env={
-            "XDG_STATE_HOME": str(home),
-            "PATH": f"{engine.tools}:{os.environ['PATH']}",
-            "HOME": str(home),
-        },
-    )
+    link = await AgentLink.open(LocalTransport(), python=nobody.python, env=nobody.env)
     try:
         async with watched(link) as runs:
             assert link.facts.uid == 65534
@@ -242,5 +242,21 @@ async def test_what_this_user_may_not_signal_is_ended_through_the_container(
             assert not is_alive(pid)
     finally:
         await link.close()
-        kill_all_of(state)
-        shutil.rmtree(state)
+
+
+@pytest.mark.parametrize("engine", ["docker"], indirect=True)
+async def test_a_foreign_server_in_a_container_is_ended_through_it(
+    engine: ContainerEngine, box: str, nobody: HostSpec
+) -> None:
+    port = free_port()
+    engine.call("exec", "-d", box, "vllm", "serve", "/models/target", "--port", port)
+    async with hub_of(nobody) as hub:
+        await hub.settle()
+        async with asyncio.timeout(LIMIT_S):
+            found: list[ForeignServer] = []
+            while not found:
+                found = [one for one in await hub.foreign("here") if one.profile.port == int(port)]
+        stopped = await hub.stop_foreign(found[0].id, grace_s=20.0, told=lambda _: None)
+        assert stopped.left == ()
+        assert not is_alive(found[0].pid)
+        assert is_alive(engine.pid(box))
