@@ -38,6 +38,11 @@ class Hits:
         if place is not None and self.words:
             self.words = self._told(place, [*reversed(self._older), *newer])
 
+    def fail(self) -> None:
+        """Take note that the older part could not be looked through: it is begun again later."""
+        self.done, self.until, self.waits, self.words = True, 0, None, ""
+        self._older.clear()
+
     def step(self, place: int | None, step: int, newer: Sequence[int]) -> tuple[int | None, str]:
         """Return the next (1) or previous (-1) hit seen from ``place``, and how that went.
 

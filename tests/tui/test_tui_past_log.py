@@ -9,7 +9,7 @@ from pathlib import Path
 from eaglemon.agent import logscan
 from eaglemon.core.log_past import LogHits, LogPlaces
 from eaglemon.core.views import LogBatch
-from eaglemon.errors import AgentError
+from eaglemon.errors import AgentError, LinkLostError
 from eaglemon.tui.log_pages import MAX_PAGES, UNREAD, LogPages
 from eaglemon.tui.screens.log import LogScreen
 from eaglemon.tui.widgets.whole_log import WholeLog
@@ -52,6 +52,8 @@ class FilePast:
         self, text: str, *, until: int, line: int, most: int, with_texts: bool = False
     ) -> AsyncGenerator[LogHits, None]:
         await self.may_answer.wait()
+        if self.broken is not None:
+            raise self.broken
         handle = os.open(self.path, os.O_RDONLY)
         job = {"text": text, "until": until, "line": line, "most": most, "with_texts": with_texts}
         for item in logscan.search(handle, {**job, "ignore_case": text.islower()}):
@@ -128,6 +130,18 @@ async def test_a_search_goes_on_in_the_lines_on_the_host(tmp_path: Path) -> None
         assert (console.said[-1], log(console)._place) == (f"hit 1 of {len(hits)}", hits[0])
         await go(console, "slash", *"nowhere", "enter")
         assert console.said[-1] == "no line contains 'nowhere'"
+
+
+async def test_a_search_that_breaks_claims_nothing_and_is_begun_again(tmp_path: Path) -> None:
+    async with log_of(tmp_path) as (console, past):
+        await go(console, "l")
+        past.broken = LinkLostError("gpu-a is gone")
+        await go(console, "slash", *"needle", "enter")
+        assert console.said[-1] == "the earlier lines were not looked through: gpu-a is gone"
+        assert not any("no line contains" in said for said in console.said)
+        past.broken = None
+        await go(console, "N")
+        assert "hit 7 of 7" in title(console)
 
 
 async def test_a_filter_takes_the_lines_on_the_host_too(tmp_path: Path) -> None:

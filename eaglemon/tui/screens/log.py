@@ -229,8 +229,10 @@ class LogScreen(ConsoleScreen):
                 async for hits in found:
                     self._say(self._log.add_hits(hits.numbers, hits.read_bytes / until))
         except EaglemonError as error:
+            self._log.fail_hits()
             self._say(f"the earlier lines were not looked through: {error}")
-        self._say(self._log.end_hits())
+        else:
+            self._say(self._log.end_hits())
 
     @work(group="filter", exclusive=True)
     async def _filter_past(self, text: str, place: tuple[int, int]) -> None:

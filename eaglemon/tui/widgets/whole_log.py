@@ -128,6 +128,11 @@ class WholeLog(LogView):
         self._hits.end(self._place, self._hits_here(self._hits.text))
         return self._go_on()
 
+    def fail_hits(self) -> None:
+        """Take note that the past could not be looked through; the next step tries again."""
+        self._hits.fail()
+        self._tell()
+
     def put_page(self, page: int, lines: list[str]) -> None:
         """Take the lines of a page."""
         if self._pages is None:
