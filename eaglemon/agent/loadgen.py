@@ -292,19 +292,20 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def _finish(self, now: float) -> None:
-        if self._done is not None and not self._done.done():
-            self._end_answer(now)
+        if self._ends(now) and self._done is not None:
             self._done.set_result(None)
-
-    def _end_answer(self, now: float) -> None:
-        if self._answer is not None:
-            self._answer.ended = now
 
     def _broken(self, reason: str, now: float) -> None:
         self._keep = False
-        self._end_answer(now)
-        if self._done is not None and not self._done.done():
+        if self._ends(now) and self._done is not None:
             self._done.set_exception(BrokenError(reason))
+
+    def _ends(self, now: float) -> bool:
+        """Note the end of the answer; ``False`` where it has ended already."""
+        if self._answer is None or self._done is None or self._done.done():
+            return False
+        self._answer.ended = now
+        return True
 
     # The answer's bytes.
 
