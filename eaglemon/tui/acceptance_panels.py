@@ -71,7 +71,7 @@ def break_even(worth: Worth | None, server: ServerView, width: int) -> list[Cont
         if server.speculation is None:
             return []
         text = "break-even not known: probe a server of this model without speculation too"
-        return [Content.styled(line, "$quiet") for line in wrapped(text, width, 2)]
+        return [Content.styled(line, "$quiet") for line in wrapped(text, width, 3)]
     needed = units.length(worth.capacity.overhead)
     verdict = "it pays" if worth.pays else "it does not pay"
     style = "$state-ready" if worth.pays else "$state-warning"

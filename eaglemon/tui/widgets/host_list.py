@@ -32,6 +32,8 @@ _INDEX_WIDTH = 3
 _PAIR_WIDTH = 11
 _LONGEST_BAR = 40
 _SHORTEST_HOLDER = 12
+_PROCESS_WORDS = 48
+"""Room from which on the row of a process says what its figures are."""
 _PAST_FROM = 60
 """Room beside the figures from which on the past of each GPU is drawn."""
 _PAST = 24
@@ -341,6 +343,8 @@ def _holders(holders: list[GpuProcess], names: dict[str, str]) -> str:
 
 def _process_line(process: GpuProcess, names: dict[str, str], width: int) -> Content:
     head = f"      pid {process.pid:<8}{plain(process.user or '-'):<10}"
+    if width < _PROCESS_WORDS:
+        head = f"    {process.pid:<8}{plain(process.user or '-')[:8]:<9}"
     held = units.memory(process.memory_bytes).rjust(10)
     what = process.command or "-"
     if process.run_id is not None:

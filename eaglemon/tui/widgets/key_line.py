@@ -8,6 +8,8 @@ from eaglemon.tui.actions import ACTIONS, Action, Scene, shown_key
 from eaglemon.tui.columns import joined
 
 _LAST = ("palette", "help", "quit")
+_KNOWN = ("palette", "back")
+_ROOM_FOR_WORDS = 60
 
 
 class KeyLine(Widget):
@@ -35,7 +37,9 @@ class KeyLine(Widget):
         width = self.size.width
         scene = self._scene
         reserved = _LAST if scene.screen == "fleet" else ("back", *_LAST)
-        last = [(a.id, _key(a, scene)) for a in ACTIONS if a.id in reserved]
+        # Where there is little room, the keys that are the same everywhere go without their words.
+        bare = _KNOWN if width < _ROOM_FOR_WORDS else ()
+        last = [(a.id, _key(a, scene, bare=a.id in bare)) for a in ACTIONS if a.id in reserved]
         shown: list[tuple[str, Content]] = []
         used = sum(key.cell_length + 2 for _, key in last)
         for action in ACTIONS:
@@ -73,7 +77,9 @@ def _belongs(action: Action, scene: Scene) -> bool:
     return not action.screens or scene.screen in action.screens
 
 
-def _key(action: Action, scene: Scene) -> Content:
+def _key(action: Action, scene: Scene, *, bare: bool = False) -> Content:
+    if bare:
+        return Content.styled(shown_key(action), "bold $accent")
     label = action.label
     if action.id == "pause" and scene.paused:
         label = "go on"
