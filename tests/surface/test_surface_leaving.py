@@ -1,0 +1,104 @@
+"""Leaving the console in a real terminal: at once, and with the terminal as it was."""
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+LIMIT_S = 40.0
+AT_ONCE_S = 3.0
+"""Far more than is promised (0.2 s): the computer that tests may be busy."""
+
+
+class Session:
+    """The console in a tmux session of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._tmux = ["tmux", "-S", str(folder / "tmux"), "-f", "/dev/null"]
+        settings = {
+            "HOME": str(folder),
+            "XDG_CONFIG_HOME": str(folder / "config"),
+            "XDG_STATE_HOME": str(folder / "state"),
+            "LANG": "C.UTF-8",
+            "TERM": "screen-256color",
+        }
+        # readline, where pytest has loaded it, has put its own idea of a size into the environment.
+        words = [
+            "env",
+            "-u",
+            "COLUMNS",
+            "-u",
+            "LINES",
+            *(f"{name}={value}" for name, value in settings.items()),
+        ]
+        line = shlex.join([*words, sys.executable, "-m", "eaglemon", "tui", "local"])
+        line += "; echo left with $?; sleep 600"
+        self.run("new-session", "-d", "-x", "120", "-y", "40", line)
+
+    def run(self, *words: str) -> str:
+        return subprocess.run(
+            [*self._tmux, *words], check=True, capture_output=True, text=True
+        ).stdout
+
+    def wait(self, text: str, *, within_s: float = LIMIT_S) -> None:
+        deadline = time.monotonic() + within_s
+        while text not in (seen := self.run("capture-pane", "-p")):
+            assert time.monotonic() < deadline, f"{text!r} did not show:\n{seen}"
+            time.sleep(0.02)
+
+    def terminal(self) -> tuple[str, bool]:
+        """Return tmux's word on the modes, and whether the line is edited by the system again."""
+        modes = "#{alternate_on} #{mouse_any_flag} #{cursor_flag}"
+        tty = self.run("display", "-p", "#{pane_tty}").strip()
+        told = subprocess.run(["stty", "-F", tty, "-a"], check=True, capture_output=True, text=True)
+        words = told.stdout.replace(";", " ").split()
+        return self.run("display", "-p", modes).strip(), {"icanon", "echo"} <= set(words)
+
+    def agents(self) -> list[int]:
+        """Return the agents that this console has started."""
+        mark = f"XDG_STATE_HOME={self._folder / 'state'}".encode()
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                name = (entry / "comm").read_text().strip()
+                if name == "eaglemon-agent" and mark in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+        return found
+
+
+@pytest.fixture
+def console(tmp_path: Path) -> Iterator[Session]:
+    """Open a console and wait until its host is there."""
+    session = Session(tmp_path)
+    session.wait("s ago")
+    yield session
+    session.run("kill-server")
+
+
+def test_the_terminal_is_as_it_was(console: Session) -> None:
+    assert console.terminal() == ("1 1 0", False)
+    console.run("send-keys", "q")
+    console.wait("left with 0", within_s=AT_ONCE_S)
+    assert console.terminal() == ("0 0 1", True)
+
+
+def test_a_host_that_hangs_holds_up_nothing(console: Session) -> None:
+    agents = console.agents()
+    assert len(agents) == 1
+    os.kill(agents[0], signal.SIGSTOP)
+    console.wait("STALE")
+    console.run("send-keys", "?")
+    console.wait("Probe the server", within_s=AT_ONCE_S)
+    console.run("send-keys", "Escape")
+    console.wait("no servers yet", within_s=AT_ONCE_S)
+    console.run("send-keys", "q")
+    console.wait("left with 0", within_s=AT_ONCE_S)
+    assert console.agents() == []
