@@ -413,7 +413,10 @@ class Connection(asyncio.Protocol):
 
 
 class Lag:
-    """How late the event loop runs what is due: what a stamp may be wrong by."""
+    """How late the event loop runs what is due: what a stamp may be wrong by.
+
+    Ticks are due at fixed times, so that a long delay counts for all those that it delayed.
+    """
 
     def __init__(self) -> None:
         self._late: List[float] = []
@@ -425,8 +428,11 @@ class Lag:
         asyncio.get_event_loop().call_later(TICK_S, self._tick)
 
     def _tick(self) -> None:
-        self._late.append(time.monotonic() - self._due)
-        self.start()
+        now = time.monotonic()
+        while self._due <= now:
+            self._late.append(now - self._due)
+            self._due += TICK_S
+        asyncio.get_event_loop().call_later(self._due - now, self._tick)
 
     def share(self, part: float) -> float:
         """Return the lag that this part of the ticks stays below."""

@@ -263,11 +263,13 @@ class ConsoleLoad:
 
     async def _watch(self) -> None:
         told_at = self._start
+        due = self._clock.monotonic() + TICK_S
         while True:
-            due = self._clock.monotonic() + TICK_S
-            await self._clock.sleep(TICK_S)
+            await self._clock.sleep(due - self._clock.monotonic())
             now = self._clock.monotonic()
-            self._late.append(max(0.0, now - due))
+            while due <= now:  # A long delay counts for all the ticks that it delayed.
+                self._late.append(now - due)
+                due += TICK_S
             if now - told_at >= LIVE_INTERVAL_S:
                 told_at = now
                 under_way = sum(answer.tokens for answer in self._under_way.values())

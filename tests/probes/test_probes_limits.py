@@ -174,3 +174,15 @@ async def test_a_reading_that_fails_stops_no_other() -> None:
             await asyncio.sleep(0)
     assert read == [0, *range(2, 12)]
     assert len(broken) == 1
+
+
+async def test_one_long_delay_counts_for_all_that_it_delayed() -> None:
+    lag = loadgen.Lag()
+    lag.start()
+    await asyncio.sleep(0.03)
+    until = time.monotonic() + 0.2
+    while time.monotonic() < until:
+        pass
+    await asyncio.sleep(0.03)
+    assert 0.05 < lag.share(0.5) < 0.2
+    assert lag.share(1.0) >= 0.18
