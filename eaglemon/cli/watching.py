@@ -1,12 +1,16 @@
 """The linear mode: what changes, one line each, for screen readers and terminals without cursor."""
 
+import re
+
 from eaglemon.app.api import Eaglemon
 from eaglemon.cli import output
 from eaglemon.cli.progress import Progress
-from eaglemon.cli.tables import status_lines
-from eaglemon.core.hosts import LinkState
+from eaglemon.core.hosts import GpuSample, LinkState
 from eaglemon.core.units import clock, gib_pair, length, percent, rate
 from eaglemon.core.views import HostView, ServerView, Snapshot
+
+_STAMP = re.compile(r"^\[[^\]]*\] ")
+"""Every line has the time of day already."""
 
 
 class Changes:
@@ -17,6 +21,7 @@ class Changes:
         self._told_at: float | None = None
         self._servers: dict[str, Progress] = {}
         self._hosts: dict[str, LinkState] = {}
+        self._gpus: dict[tuple[str, int], str] = {}
 
     def lines(self, snapshot: Snapshot) -> list[str]:
         """Return what is new; the first snapshot is known already and only remembered."""
@@ -27,9 +32,17 @@ class Changes:
                 why = f": {host.detail}" if host.detail else ""
                 found.append(f"{host.name} is {host.state}{why}")
             self._hosts[host.name] = host.state
+            for gpu in host.sample.gpus if host.sample else ():
+                key, ill = (host.name, gpu.index), gpu.error or ""
+                if self._gpus.get(key, ill) != ill:
+                    found.append(f"{host.name} GPU {gpu.index}: {ill or 'answers again'}")
+                self._gpus[key] = ill
         for server in snapshot.servers:
+            name = f"{server.name} on {server.host}"
+            if server.id not in self._servers and not server.state.ended:
+                found.append(f"{name}: launched, port {server.port}")
             progress = self._servers.setdefault(server.id, Progress())
-            found += [f"{server.name} on {server.host}: {text}" for text in progress.lines(server)]
+            found += [f"{name}: {_STAMP.sub('', text)}" for text in progress.lines(server)]
         if first:
             self._told_at = snapshot.at
             return []
@@ -41,10 +54,39 @@ class Changes:
         return [f"{at} {text}" for text in found]
 
 
+def opening_lines(snapshot: Snapshot) -> list[str]:
+    """Return what there is, a sentence each: a table is hard to follow by ear."""
+    lines: list[str] = []
+    for host in snapshot.hosts:
+        why = f": {host.detail}" if host.detail else ""
+        lines.append(f"{host.name} is {host.state}{why}")
+        gpus = host.sample.gpus if host.sample else ()
+        lines += [f"{host.name} GPU {gpu.index}: {_gpu(gpu)}" for gpu in gpus]
+    for server in snapshot.servers:
+        why = f", {server.detail}" if server.detail else ""
+        lines.append(f"{server.name} on {server.host} is {server.state}{why}")
+    return lines if snapshot.servers else [*lines, "no servers"]
+
+
+def _gpu(gpu: GpuSample) -> str:
+    if gpu.error is not None:
+        return gpu.error
+    parts = [gpu.name or "no name"]
+    pair = gib_pair(gpu.memory_used_bytes, gpu.memory_total_bytes)
+    parts.append("memory not known" if pair == "-" else f"{pair.replace('/', ' of ')} GiB")
+    if gpu.utilisation_percent is not None:
+        parts.append(f"busy {gpu.utilisation_percent} %")
+    if gpu.temperature_c is not None:
+        parts.append(f"{gpu.temperature_c} degrees")
+    if gpu.power_w is not None:
+        parts.append(f"{gpu.power_w:.0f} W")
+    return ", ".join(parts)
+
+
 async def watch(console: Eaglemon, every_s: float) -> None:
     """Write the status once, then each change until the call is cancelled."""
     snapshot = await console.settle()
-    output.write_lines(status_lines(snapshot))
+    output.write_lines(opening_lines(snapshot))
     changes = Changes(every_s)
     changes.lines(snapshot)
     async for later in console.updates():

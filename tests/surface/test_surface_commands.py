@@ -9,7 +9,7 @@ import pytest
 
 from eaglemon.cli.init import hosts_text
 from eaglemon.cli.main import COMMANDS, run
-from eaglemon.cli.watching import Changes
+from eaglemon.cli.watching import Changes, opening_lines
 from eaglemon.core.hosts import LinkState
 from eaglemon.io.config import ProfileStore
 from eaglemon.io.host_config import load_hosts
@@ -112,6 +112,26 @@ def test_the_linear_mode_says_each_change_once() -> None:
     figures = changes.lines(replace(later, at=snapshots.AT + 61))
     assert any("8 GPUs" in line for line in figures)
     assert any("accept length 2.81, 141.2 tok/s" in line for line in figures)
+
+
+def test_the_linear_mode_speaks_in_sentences() -> None:
+    lines = opening_lines(snapshots.FLEET)
+    assert lines[0] == "h200-a is up"
+    assert lines[1].startswith("h200-a GPU 0: NVIDIA H200, 112.0 of 140.4 GiB, busy 97 %, 61 deg")
+    assert "k25-eagle3 on h200-a is ready" in lines
+    assert opening_lines(snapshots.IDLE)[-1] == "no servers"
+    assert all(line.isprintable() and "  " not in line for line in lines)
+    host = snapshots.FLEET.hosts[0]
+    assert host.sample is not None
+    changes = Changes(60)
+    changes.lines(replace(snapshots.FLEET, servers=()))
+    lost = replace(host.sample.gpus[0], error="GPU is lost")
+    gpus = (lost, *host.sample.gpus[1:])
+    later = replace(host, sample=replace(host.sample, gpus=gpus))
+    found = changes.lines(replace(snapshots.FLEET, hosts=(later,), servers=(snapshots.ready(),)))
+    assert found[0].endswith("h200-a GPU 0: GPU is lost")
+    assert found[1].endswith("k25-eagle3 on h200-a: launched, port 30000")
+    assert not any("[" in line for line in found)
 
 
 def test_watch_and_json_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
