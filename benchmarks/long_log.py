@@ -17,11 +17,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from pathlib import Path
 
 from textual.pilot import Pilot
 
 from eaglemon.app.hub import Hub
+from eaglemon.core.lines import LineAssembler
 from eaglemon.core.runs import RunRequest
 from eaglemon.io.agent_link import AgentLink
 from eaglemon.io.config import ProfileStore
@@ -74,8 +76,8 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def write_log(lines: int) -> tuple[Path, float]:
-    """Let a run write the log; return its path and its size in MB."""
+async def write_log(lines: int) -> tuple[Path, float, float]:
+    """Let a run write the log; return its path, its size in MB, and how fast it is followed."""
     link = await AgentLink.open(LocalTransport())
     words = (sys.executable, "-c", WRITER.format(lines=lines))
     record = await link.start_run(
@@ -87,8 +89,16 @@ async def write_log(lines: int) -> tuple[Path, float]:
     path = Path(record.log_path)
     last = f"step {lines - 1:08}".encode()
     await until(lambda: path.exists() and last in tail_of(path))
+    began, assembler, count = time.perf_counter(), LineAssembler(), 0
+    async with aclosing(link.follow_log(record.id)) as chunks:
+        async for chunk in chunks:
+            count += sum(len(texts) for texts, _ in assembler.texts(chunk.data))
+            if count >= lines:
+                break
+    took_s = time.perf_counter() - began
     await link.close()
-    return path, await asyncio.to_thread(lambda: path.stat().st_size) / 1e6
+    size_mb = await asyncio.to_thread(lambda: path.stat().st_size) / 1e6
+    return path, size_mb, size_mb / took_s
 
 
 def tail_of(path: Path) -> bytes:
@@ -145,9 +155,10 @@ class Screen:
 
 async def measure(lines: int) -> list[tuple[str, str]]:
     """Write the log, drive the screen and return the rows of the table."""
-    path, size_mb = await write_log(lines)
+    path, size_mb, followed = await write_log(lines)
     run = path.parent.name
     rows = [("the log", f"{lines:,} lines, {size_mb:.0f} MB")]
+    rows.append(("followed and cut into lines", f"{followed:.0f} MB/s"))
     hub = Hub([LOCAL], ProfileStore.load(), connect=transport_to, workload=load_workload)
     async with hub:
         began = time.perf_counter()
