@@ -3,9 +3,10 @@
 Python 3.8, standard library. ``EAGLEMON_INPUT`` is JSON.
 ``{"do": "index", "path", "until"}`` prints ``{"entries": [offset, line, ...], "read": bytes}``:
 about every ``STEP_BYTES`` a place where a line begins, the last at ``until``.
-``{"do": "search", "path", "until", "line", "text", "ignore_case", "most", "with_texts"}`` looks
-upwards from ``until``, where line number ``line`` begins, and prints ``{"hits": [line, ...],
-"read": bytes}``, with ``texts`` where wanted, at most ``most`` hits. Both end with
+``{"do": "search", "path", "from", "until", "line", "text", "ignore_case", "most", "with_texts"}``
+looks upwards from ``until``, where line number ``line`` begins, to ``from``, where one begins too,
+and prints ``{"hits": [line, ...], "read": bytes}``, with ``texts`` where wanted, at most ``most``
+hits. Both end with
 ``{"done": true}``; ``{"changed": true}`` says that the log is not the one it was. Lines count from
 0, and a carriage return begins none. No more than a few blocks of the log are held in memory.
 """
@@ -95,13 +96,13 @@ def search(handle: int, job: Json) -> Iterator[Json]:
     fold, most = bool(job["ignore_case"]), int(job["most"])
     text = str(job["text"]).encode("utf-8", "surrogateescape")
     wanted = text.lower() if fold else text
-    upper, line = int(job["until"]), int(job["line"])
+    upper, line, begin_at = int(job["until"]), int(job["line"]), int(job.get("from", 0))
     until, after = upper, b""
     hits: List[int] = []
     texts: List[str] = []
     found, last, told = 0, -1, time.monotonic()
-    while upper > 0 and found < most:
-        lower = max(0, upper - BLOCK_BYTES)
+    while upper > begin_at and found < most:
+        lower = max(begin_at, upper - BLOCK_BYTES)
         raw = read_at(handle, lower, upper - lower) + after
         seen = raw.lower() if fold else raw
         at = upper - lower

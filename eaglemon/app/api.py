@@ -45,11 +45,19 @@ class PastLog(Protocol):
         ...
 
     def search(
-        self, text: str, *, until: int, line: int, most: int, with_texts: bool = False
+        self,
+        text: str,
+        *,
+        begin: int = 0,
+        until: int,
+        line: int,
+        most: int,
+        with_texts: bool = False,
     ) -> AsyncGenerator[LogHits, None]:
-        """Yield the lines before ``until`` with ``text``, upwards, in any case without capitals.
+        """Yield the lines with ``text`` upwards, in any case where it has no capitals.
 
-        ``line`` is the number of the line that begins at the byte ``until``.
+        Those between the bytes ``begin`` and ``until`` are; line number ``line`` begins at the
+        latter.
         """
         ...
 

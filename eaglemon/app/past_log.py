@@ -30,11 +30,19 @@ class PastLog:
                 )
 
     async def search(
-        self, text: str, *, until: int, line: int, most: int, with_texts: bool = False
+        self,
+        text: str,
+        *,
+        begin: int = 0,
+        until: int,
+        line: int,
+        most: int,
+        with_texts: bool = False,
     ) -> AsyncGenerator[LogHits, None]:
-        """Yield the lines before the byte ``until`` that contain ``text``, the last one first."""
+        """Yield the lines from ``begin`` to ``until`` that contain ``text``, the last one first."""
         job = {
             "do": "search",
+            "from": begin,
             "until": until,
             "line": line,
             "text": text,

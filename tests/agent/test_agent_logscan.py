@@ -82,6 +82,14 @@ def test_a_search_finds_each_line_once_the_last_one_first(
         assert found(handle, log, text=text, ignore_case=fold)[0] == lines[::-1]
 
 
+@pytest.mark.usefixtures("small")
+def test_a_search_goes_no_further_up_than_was_wanted(handle: int) -> None:
+    log = b"ab\n" * 1500
+    written(handle, log)
+    numbers, _ = found(handle, log, text="ab", ignore_case=True, **{"from": 3 * 700})
+    assert numbers == list(range(1499, 699, -1))
+
+
 def test_texts_come_with_their_hits_and_no_more_than_were_wanted(handle: int) -> None:
     long = b"x" * 10_000 + b"needle" + b"y" * 10_000
     log = b"one needle\nnothing\n" + long + b"\nlast needle"

@@ -2,14 +2,18 @@
 
 import asyncio
 import os
+import random
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+import pytest
 
 from eaglemon.agent import logscan
 from eaglemon.core.log_past import LogHits, LogPlaces
 from eaglemon.core.views import LogBatch
 from eaglemon.errors import AgentError, LinkLostError
+from eaglemon.tui.log_hits import Hits
 from eaglemon.tui.log_pages import MAX_PAGES, UNREAD, LogPages
 from eaglemon.tui.screens.log import LogScreen
 from eaglemon.tui.widgets.whole_log import WholeLog
@@ -33,6 +37,7 @@ class FilePast:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.reads: list[tuple[int, int]] = []
+        self.searched: list[tuple[int, int]] = []
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.broken: Exception | None = None
@@ -49,13 +54,22 @@ class FilePast:
         os.close(handle)
 
     async def search(
-        self, text: str, *, until: int, line: int, most: int, with_texts: bool = False
+        self,
+        text: str,
+        *,
+        begin: int = 0,
+        until: int,
+        line: int,
+        most: int,
+        with_texts: bool = False,
     ) -> AsyncGenerator[LogHits, None]:
         await self.may_answer.wait()
         if self.broken is not None:
             raise self.broken
         handle = os.open(self.path, os.O_RDONLY)
+        self.searched.append((begin, until))
         job = {"text": text, "until": until, "line": line, "most": most, "with_texts": with_texts}
+        job["from"] = begin
         for item in logscan.search(handle, {**job, "ignore_case": text.islower()}):
             numbers, texts = tuple(item["hits"]), tuple(item["texts"])
             yield LogHits(numbers=numbers, texts=texts, read_bytes=item["read"])
@@ -229,6 +243,21 @@ async def test_new_lines_and_a_new_log_are_followed(tmp_path: Path) -> None:
         assert "step 70000" in console.text()
         await go(console, "slash", *"step 70001", "enter")
         assert "hit 1 of 1" in title(console)
+        await go(console, "slash", *"needle", "enter")
+        hits = [n for n in range(COUNT + 45_000) if n % 9000 == 17]
+        assert f"hit {len(hits)} of {len(hits)}" in title(console)
+        whole = past.searched[-1]
+        more = tuple(line(n) for n in range(COUNT + 45_000, COUNT + 75_000))
+        with past.path.open("a") as file:
+            file.writelines(f"{text}\n" for text in more)
+        for first in range(0, 30_000, 1500):
+            begin, end = end, end + sum(len(text) + 1 for text in more[first : first + 1500])
+            view.take(more[first : first + 1500], begin=begin, end=end)
+        await go(console, "N")
+        hits = [n for n in range(COUNT + 75_000) if n % 9000 == 17]
+        # Only what has gone from here since is looked through, and nothing is told twice.
+        assert past.searched[-1][0] == whole[1]
+        assert view._hits._older == hits[::-1][2:]
         batch = LogBatch(
             lines=("other 1", "other 2"), next_offset=16, begin_offset=0, restarted=True
         )
@@ -236,6 +265,35 @@ async def test_new_lines_and_a_new_log_are_followed(tmp_path: Path) -> None:
         await go(console)
         assert view.line_total == 2
         assert "other 2" in console.text()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_hit_is_only_gone_to_where_none_nearer_can_still_come(seed: int) -> None:
+    dice = random.Random(seed)
+    every = sorted(dice.sample(range(300), dice.randrange(1, 60)))
+    first, second = sorted(dice.sample(range(1, 300), 2))
+    found = Hits("x", until=first, older=True)
+    for until, below in ((first, 0), (second, first)):
+        if below:
+            found.widen(until, 0)
+        told = [n for n in reversed(every) if below <= n < until]
+        while True:
+            newer = [n for n in every if n >= until]
+            for _ in range(20):
+                place = dice.choice([None, *range(300)])
+                step = dice.choice([-1, 1])
+                got, _ = found.step(place, step, newer)
+                before = [n for n in every if place is None or n < place]
+                after = [n for n in every if place is None or n > place]
+                nearest = (before[-1:] or every[-1:]) if step < 0 else (after or every)[:1]
+                assert got is None or [got] == nearest
+                assert got is not None or not found.done
+            if found.done:
+                break
+            batch, told = told[:7], told[7:]
+            found.add(batch, 0.5)
+            if not told:
+                found.end(None, newer)
 
 
 def test_pages_held_are_bounded() -> None:

@@ -165,8 +165,10 @@ class LogScreen(ConsoleScreen):
     def on_whole_log_search_wanted(self, event: WholeLog.SearchWanted) -> None:
         """Let the host look through the lines before those that are here."""
         event.stop()
-        look = self._filter_past if event.filters else self._search_past
-        look(event.text, event.place)
+        if event.filters:
+            self._filter_past(event.text, event.place)
+        else:
+            self._search_past(event.text, event.place, event.begin)
 
     @work(group="jump", exclusive=True)
     async def _jump(self, text: str) -> None:
@@ -221,13 +223,14 @@ class LogScreen(ConsoleScreen):
             self._wanted.extend(left)
 
     @work(group="search", exclusive=True)
-    async def _search_past(self, text: str, place: tuple[int, int]) -> None:
+    async def _search_past(self, text: str, place: tuple[int, int], begin: int) -> None:
         until, line = place
         try:
-            found = self._past().search(text, until=until, line=line, most=MOST_HITS)
+            found = self._past().search(text, begin=begin, until=until, line=line, most=MOST_HITS)
             async with aclosing(found):
                 async for hits in found:
-                    self._say(self._log.add_hits(hits.numbers, hits.read_bytes / until))
+                    share = hits.read_bytes / (until - begin)
+                    self._say(self._log.add_hits(hits.numbers, share))
         except EaglemonError as error:
             self._log.fail_hits()
             self._say(f"the earlier lines were not looked through: {error}")

@@ -25,9 +25,13 @@ class WholeLog(LogView):
     class SearchWanted(Message):
         """The lines before a place are to be looked through, for a search or a filter."""
 
-        def __init__(self, text: str, place: tuple[int, int], *, filters: bool) -> None:
+        def __init__(
+            self, text: str, place: tuple[int, int], *, filters: bool, begin: int = 0
+        ) -> None:
             super().__init__()
             self.text = text
+            self.begin = begin
+            """Byte before which nothing needs to be looked through."""
             self.place = place
             self.filters = filters
 
@@ -201,7 +205,7 @@ class WholeLog(LogView):
         if place[1] == 0:
             return Hits(text)
         self.post_message(self.SearchWanted(text, place, filters=False))
-        return Hits(text, until=place[1], older=True)
+        return Hits(text, until=place[1], offset=place[0], older=True)
 
     def _hits_here(self, text: str) -> list[int]:
         hits = self._buffer.hits(text)
@@ -212,10 +216,13 @@ class WholeLog(LogView):
 
     def search(self, text: str, *, step: int = -1) -> str:
         """Go to the next or previous line with ``text``, in the past too; say how that went."""
-        missing = self._pages is not None and not self.only and self._first_here > self._hits.until
-        if text == self._hits.text and text and missing and self._hits.done:
+        again = text == self._hits.text and text and self._hits.done and not self.only
+        if again and self._pages is not None and self._first_here > self._hits.until:
             # Lines have gone from here since the past was looked through.
-            self._hits = self._new_search(text)
+            offset, line = self._pages.place_from(self._first_here)
+            begin = self._hits.offset
+            self._hits.widen(line, offset)
+            self.post_message(self.SearchWanted(text, (offset, line), filters=False, begin=begin))
         return super().search(text, step=step)
 
     def _go_on(self) -> str:
