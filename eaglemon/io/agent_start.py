@@ -51,7 +51,7 @@ def start_bytes() -> bytes:
 
 
 def _block(source: bytes) -> bytes:
-    packed = zlib.compress(source, 9) if source else b""
+    packed = zlib.compress(source) if source else b""
     return b"%08d" % len(packed) + packed
 
 
