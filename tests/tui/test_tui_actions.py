@@ -9,10 +9,10 @@ import pytest
 from textual.command import CommandPalette
 
 from eaglemon.core.views import ServerState, Snapshot
-from eaglemon.tui.actions import ACTIONS, Action, shown_key
+from eaglemon.tui.actions import ACTIONS, shown_key
 from eaglemon.tui.deeds import Deeds
 from eaglemon.tui.palette import ActionCommands
-from eaglemon.tui.scene import Scene, always
+from eaglemon.tui.scene import Scene
 from tests.tui import snapshots
 from tests.tui.console import opened
 
@@ -36,43 +36,6 @@ def test_states_decide_what_can_be_done() -> None:
     assert by_id["start"].why_not(Scene(screen="fleet")) is not None
     assert by_id["start"].why_not(Scene(screen="fleet", hosts=1)) is not None
     assert by_id["start"].why_not(Scene(screen="fleet", hosts=1, profiles=1)) is None
-
-
-WAYS = {
-    "fleet": (),
-    "server": ("o",),
-    "host": ("h",),
-    "draft": ("o", "d"),
-}
-"""The other screens have theirs in ``test_tui_record_keys``."""
-
-
-@pytest.mark.parametrize("screen", WAYS)
-async def test_every_key_acts_or_says_why_not(screen: str) -> None:
-    possible: list[Action] = []
-    async with opened(snapshots.FLEET, logs=(snapshots.LOG,)) as console:
-        await console.press(*WAYS[screen])
-        assert console.app.scene().screen == screen
-        for action in ACTIONS:
-            why_not = action.why_not(console.app.scene())
-            if why_not is None:
-                possible.append(action)
-                continue
-            # Keys that cannot act say why, and so none leaves the screen.
-            await console.press(action.keys[0])
-            assert console.said[-1] == why_not
-    for action in possible:
-        if screen != "fleet" and action.why_not is always:
-            # What can be done anywhere is shared code: once is enough.
-            continue
-        async with opened(snapshots.FLEET, logs=(snapshots.LOG,)) as console:
-            await console.press(*WAYS[screen])
-            before = (console.text(), console.app.focused)
-            await console.press(action.keys[-1])
-            if action.id == "quit":
-                assert console.app._exit
-            else:
-                assert (console.text(), console.app.focused) != before or console.said, action.id
 
 
 @pytest.mark.parametrize("name", ABOUT_A_SERVER)
