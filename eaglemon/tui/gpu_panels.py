@@ -145,7 +145,7 @@ def _charts(
     return [
         ("busy", past.utilisation_percent, 100.0, units.percent(busy), "$chart-speed"),
         ("GiB", past.memory_used_bytes, gpu.memory_total_bytes, pair, "$memory-middle"),
-        ("power", past.power_w, gpu.power_limit_w, watts, "$chart-accept"),
+        ("power", past.power_w, gpu.power_limit_w, watts, "$quiet"),
     ]
 
 
