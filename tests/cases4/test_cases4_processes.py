@@ -110,7 +110,9 @@ async def test_what_docker_exec_started_is_ended_although_it_is_no_child(
     )
     daemon = subprocess.Popen([sys.executable, "-c", waits, *enter, *inner], start_new_session=True)
     client = tmp_path / "docker"
-    client.write_text(f"#!/bin/sh\n[ $1 = exec ] || exit 1\ntouch {go}\nexec sleep 600\n", encoding="utf-8")
+    client.write_text(
+        f"#!/bin/sh\n[ $1 = exec ] || exit 1\ntouch {go}\nexec sleep 600\n", encoding="utf-8"
+    )
     client.chmod(0o755)
     try:
         start = (str(client), "exec", "-e", "HF_TOKEN", "-w", "/w", "box")
