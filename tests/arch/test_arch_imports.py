@@ -41,6 +41,7 @@ def test_the_pure_core_loads_no_io() -> None:
         ("eaglemon.cli.profiles", {"asyncio", "textual", "asyncssh", "httpx"}),
         ("eaglemon.cli.hosts", {"asyncio", "textual", "asyncssh", "httpx"}),
         ("eaglemon.cli.status", {"textual", "torch"}),
+        ("eaglemon.cli.session", {"textual", "torch", "asyncssh", "httpx", "httpcore"}),
         ("eaglemon.tui.app", {"asyncssh", "httpx", "torch", "sqlite3"}),
     ],
 )
