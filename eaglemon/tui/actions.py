@@ -27,7 +27,6 @@ ACTIONS: tuple[Action, ...] = (
         "fleet",
         "host",
         "server",
-        "log",
     ),
     action(
         "kill",
@@ -38,7 +37,6 @@ ACTIONS: tuple[Action, ...] = (
         "fleet",
         "host",
         "server",
-        "log",
     ),
     action(
         "restart",
@@ -47,7 +45,6 @@ ACTIONS: tuple[Action, ...] = (
         "Restart the server: stop it, prove it gone, start the same again",
         why.restart,
         "server",
-        "log",
     ),
     action(
         "ab",

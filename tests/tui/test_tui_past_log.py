@@ -83,18 +83,20 @@ class FilePast:
 
 
 @asynccontextmanager
-async def log_of(tmp_path: Path, *, count: int = COUNT) -> AsyncIterator[tuple[Opened, FilePast]]:
+async def log_of(
+    tmp_path: Path, *, count: int = COUNT, size: tuple[int, int] = (120, 40)
+) -> AsyncIterator[tuple[Opened, FilePast]]:
     """Open the log screen on a log whose last ``HERE`` lines come at once."""
     path = tmp_path / "server.log"
     path.write_text("".join(f"{line(n)}\n" for n in range(count)))
     last = [line(n) for n in range(count - HERE, count)]
-    size = path.stat().st_size
+    end = path.stat().st_size
     batch = LogBatch(
-        lines=tuple(last), next_offset=size, begin_offset=size - sum(len(x) + 1 for x in last)
+        lines=tuple(last), next_offset=end, begin_offset=end - sum(len(x) + 1 for x in last)
     )
     past = FilePast(path)
     fake = FakeConsole(snapshots.FLEET, log_batches=(batch,), past=past)
-    async with opened(snapshots.FLEET, fake=fake) as console:
+    async with opened(snapshots.FLEET, fake=fake, size=size) as console:
         yield console, past
 
 
@@ -304,3 +306,16 @@ def test_pages_held_are_bounded() -> None:
     assert pages.line(16_380 * 700 + 3) == "16380 3"
     assert pages.line(3) is None
     assert pages.line(16_380 * 700 + 699) == "16380 699"
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 100, 140])
+async def test_figures_in_the_title_are_whole_or_left_out(tmp_path: Path, columns: int) -> None:
+    async with log_of(tmp_path, size=(columns, 24)) as (console, _):
+        console.app.open_log("run-ready")
+        await go(console, "J", *"30000", "enter", "slash", *"needle", "enter", "v")
+        head = console.text().splitlines()[2]
+        assert "…" not in head
+        parts = head.strip(" ╭╮─").removeprefix("Log ─ ").split(", ")
+        whole = title(console).removeprefix("Log ─ ").split(", ")
+        assert parts == whole
+        assert ("hit 7 of 7" in head) is (columns >= 100)

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import ClassVar
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from textual import events
 from textual.binding import Binding, BindingType
@@ -23,6 +24,8 @@ __all__ = ["MAX_LINES", "LogView", "clean"]
 MAX_LINES = 20_000
 MOST_COPIED = 2_000
 """Terminals take only so much into the clipboard."""
+_AROUND_TITLE = 6
+"""Columns of corners, lines and spaces around a title."""
 
 
 class LogView(ScrollView, can_focus=True):
@@ -233,6 +236,7 @@ class LogView(ScrollView, can_focus=True):
     def on_resize(self) -> None:
         """A smaller view still shows the end, when it did before."""
         self._keep_end()
+        self._tell()
 
     def action_follow(self) -> None:
         """Go to the end and follow it."""
@@ -321,17 +325,31 @@ class LogView(ScrollView, can_focus=True):
         """Say how many lines there are."""
         return units.plural(self._buffer.total, "line")
 
-    def _tell(self) -> None:
+    def _told(self) -> list[tuple[int, str]]:
+        """Return what the title says, in order, each with how soon it goes where room is short."""
         follows = "following" if self._following else "not following (G)"
-        how = "ended" if self._ended else follows
-        text = f"Log ─ {how}, {self._count()}"
+        told = [(0, "ended" if self._ended else follows), (1, self._count())]
         if self._dropped:
-            text += f", {units.count(self._dropped)} left out"
+            told.append((7, f"{units.count(self._dropped)} left out"))
         if self._buffer.only:
-            text += f", {units.count(len(self._buffer.shown))} with {self._buffer.only!r}"
+            many = units.count(len(self._buffer.shown))
+            told.append((4, f"{many} with {self._buffer.only!r}"))
         if self._hits.text:
-            text += f", search: {self._hits.text}"
-            text += f", {self._hits.words}" if self._hits.words else ""
+            told.append((6, f"search: {self._hits.text}"))
+        if self._hits.words:
+            told.append((3, self._hits.words))
         if self.selected:
-            text += f", {units.plural(len(self.selected), 'line')} selected (y)"
-        set_title(self, text)
+            told.append((2, f"{units.plural(len(self.selected), 'line')} selected (y)"))
+        return told
+
+    def _tell(self) -> None:
+        set_title(self, _fitting(self._told(), self.outer_size.width))
+
+
+def _fitting(told: list[tuple[int, str]], width: int) -> str:
+    """Return a title of the parts that fit into a border, each whole; all without a width."""
+    while True:
+        title = "Log ─ " + ", ".join(text for _, text in told)
+        if width <= 0 or len(told) == 1 or cell_len(title) <= width - _AROUND_TITLE:
+            return title
+        told = [part for part in told if part != max(told)]

@@ -241,12 +241,16 @@ class WholeLog(LogView):
 
     def _count(self) -> str:
         if not self.whole:
-            text = super()._count()
-        elif self._following or self.only:
-            text = units.plural(self.line_total, "line")
-        else:
-            first = units.count(self.scroll_offset.y + 1)
-            text = f"line {first} of {units.count(self.line_total)}"
+            return super()._count()
+        if self._following or self.only:
+            return units.plural(self.line_total, "line")
+        first = units.count(self.scroll_offset.y + 1)
+        return f"line {first} of {units.count(self.line_total)}"
+
+    def _told(self) -> list[tuple[int, str]]:
+        told = super()._told()
         if not self._hits.done and self._hits.share is not None:
-            text += f", looked through {self._hits.share * 100:.0f} %"
-        return text + (f", {self._state}" if self._state else "")
+            told.append((5, f"looked through {self._hits.share * 100:.0f} %"))
+        if self._state:
+            told.append((2, self._state))
+        return told
