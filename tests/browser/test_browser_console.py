@@ -22,6 +22,8 @@ from tests.browser.chromium import Page, browser
 pytestmark = pytest.mark.browser
 
 TOKEN = "a-token-for-this-test"
+QUIET_S = 5.0
+"""Over which the bytes to a quiet page are counted."""
 
 
 def free_port() -> int:
@@ -147,7 +149,7 @@ async def test_the_main_job_in_a_browser(tmp_path: Path) -> None:
         await page.resize(640, 420)
         await page.shows("1 Hosts")
         quiet = len(page.drawn)
-        await asyncio.sleep(5)
+        await asyncio.sleep(QUIET_S)
         await page.picture(pictures(tmp_path) / "small.png")
         # All of it was drawn again for the new size, and nothing is left of the old one.
         lines = page.text().splitlines()
@@ -155,7 +157,7 @@ async def test_the_main_job_in_a_browser(tmp_path: Path) -> None:
         assert lines[0].startswith(" eaglemon")
         assert "q quit" in lines[-1]
         assert len(lines[0]) + 1 == len(lines[2]) == len(lines[-2])
-        figures["bytes to the page, KiB/s"] = (len(page.drawn) - quiet) / 5 / 1024
+        figures["bytes to the page, KiB/s"] = (len(page.drawn) - quiet) / QUIET_S / 1024
 
         await page.press("q")
         await page.until("document.body.classList.contains('-closed')")
