@@ -72,7 +72,7 @@ def agent_figures(env: dict[str, str], seconds: float) -> str:
     with subprocess.Popen([sys.executable, "-c", code], env=env, cwd=ROOT) as console:
         try:
             time.sleep(5.0)
-            pid = agent_below(console.pid)
+            pid = agents_below(console.pid)[0]
             before, started_at = cpu_s(pid), time.monotonic()
             time.sleep(seconds)
             share = (cpu_s(pid) - before) / (time.monotonic() - started_at)
@@ -83,14 +83,17 @@ def agent_figures(env: dict[str, str], seconds: float) -> str:
             console.kill()
 
 
-def agent_below(pid: int) -> int:
-    """Return the agent among the processes below ``pid``."""
+def agents_below(pid: int) -> list[int]:
+    """Return the agents among the processes below ``pid``."""
+    found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             after = (entry / "stat").read_text()
             if "(eaglemon-agent)" in after and is_below(int(entry.name), pid):
-                return int(entry.name)
-    raise RuntimeError("the agent is not there")
+                found.append(int(entry.name))
+    if not found:
+        raise RuntimeError("the agent is not there")
+    return found
 
 
 def is_below(pid: int, ancestor: int) -> bool:

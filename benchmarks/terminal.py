@@ -109,12 +109,11 @@ class Terminal:
                 return time.monotonic() - begin
         return None
 
-    def hang_children(self) -> int:
-        """Stop all that it has started (SIGSTOP) and return how many processes that are."""
-        self._stopped = self.tree()[1:]
-        for pid in self._stopped:
+    def hang(self, pids: Sequence[int]) -> None:
+        """Stop processes (SIGSTOP) that it needs; they end with it."""
+        self._stopped += pids
+        for pid in pids:
             os.kill(pid, signal.SIGSTOP)
-        return len(self._stopped)
 
     def tree(self) -> list[int]:
         """Return the program's process and all below it."""

@@ -26,7 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
-from monitors import remote_hosts  # noqa: E402 -- after the path is set
+from monitors import agents_below, remote_hosts  # noqa: E402 -- after the path is set
 from terminal import COLUMNS, ROWS, Terminal, compiled  # noqa: E402
 
 SETTLE_S = 1.0
@@ -186,16 +186,24 @@ def fleets(options: argparse.Namespace, environment: dict[str, str]) -> Iterator
     simulated = str(Path(__file__).with_name("simulated_fleet.py"))
     for hosts in (8, 64):
         argv = (sys.executable, simulated, str(hosts), "8")
-        yield fleet(f"{hosts} hosts x 8 GPUs, simulated in its own process", argv, options,
-                    environment)  # fmt: skip
+        name = f"{hosts} hosts x 8 GPUs, simulated in its own process"
+        yield fleet(name, argv, options, environment)
+    with eight_hosts(options, environment) as (argv, far, _):
+        yield fleet("8 hosts x 8 GPUs over loopback SSH", argv, options, far)
+
+
+@contextmanager
+def eight_hosts(
+    options: argparse.Namespace, environment: dict[str, str]
+) -> Iterator[tuple[tuple[str, ...], dict[str, str], int]]:
+    """Run an sshd of eight names; yield the console's command, environment, and the sshd's pid."""
     with (
         tempfile.TemporaryDirectory() as name,
-        remote_hosts(Path(name), options.rig.resolve(), 8) as (_, names),
+        remote_hosts(Path(name), options.rig.resolve(), 8) as (server, names),
     ):
-        over = ("--config", f"{name}/over.toml", "tui", *names)
+        argv = (options.eaglemon, "--config", f"{name}/over.toml", "tui", *names)
         far = {**environment, "PATH": f"{name}/bin:{environment['PATH']}"}
-        argv = (options.eaglemon, *over)
-        yield fleet("8 hosts x 8 GPUs over loopback SSH", argv, options, far)
+        yield argv, far, server.process.pid
 
 
 def fleet(
@@ -213,30 +221,34 @@ def fleet(
     )  # fmt: skip
 
 
-def hanging(argv: tuple[str, ...], environment: dict[str, str]) -> Iterator[str]:
-    """Measure keys while the agent of the only host is stopped, in milliseconds."""
+def hanging(argv: tuple[str, ...], environment: dict[str, str], sshd: int | None) -> list[str]:
+    """Return key times in milliseconds while the agents of all hosts are stopped.
+
+    Those are below ``sshd``, or below the console where its only host is local.
+    """
     with Terminal(argv, environment) as run:
         run.first("H200")
         run.run_for(WARM_UP_S)
-        stopped = run.hang_children()
+        run.hang(agents_below(run.pid if sshd is None else sshd))
         run.run_for(HANG_S)
-        if not stopped:
-            raise RuntimeError("there is no agent to stop")
-        yield row("move the cursor (j, k)", shown(keys(run, "jkjkjkjk"), 0, factor=1000))
-        entered, left, helped = [], [], []
+        moved = keys(run, "jkjkjkjk")
+        opened, left, helped = [], [], []
         for _ in range(3):
             run.run_for(1.0)
-            entered.append(run.key("\r"))
+            opened.append(run.key("\r"))
             run.run_for(1.0)
             left.append(run.key("\x1b"))
             run.run_for(1.0)
             helped.append(run.key("?"))
             run.run_for(1.0)
             run.key("\x1b")
-        yield row("open a host (enter)", shown(middle(entered), 0, factor=1000))
-        yield row("open the help (?)", shown(middle(helped), 0, factor=1000))
-        yield row("go back (esc)", shown(middle(left), 0, factor=1000))
-        yield row("quit (q)", shown(run.leave(), 0, factor=1000))
+        run.run_for(1.0)
+        times = [moved, middle(opened), middle(helped), middle(left), run.leave()]
+        return [shown(seconds, 0, factor=1000) for seconds in times]
+
+
+HANGING = ("move the cursor (j, k)", "open a host (enter)", "open the help (?)", "go back (esc)",
+           "quit (q)")  # fmt: skip
 
 
 def main() -> None:
@@ -287,9 +299,11 @@ def main() -> None:
         tell(*head("eaglemon with", "first data, s", *HEADER[3:8]))
         for line in fleets(options, environment):
             tell(line)
-        tell(*head("while every host hangs", "ms"))
-        for line in hanging((options.eaglemon, "tui", "local"), environment):
-            tell(line)
+        tell(*head("while every host hangs, ms", "1 local host", "8 hosts over SSH"))
+        alone = hanging((options.eaglemon, "tui", "local"), environment, None)
+        with eight_hosts(options, environment) as (argv, far, sshd):
+            for cells in zip(HANGING, alone, hanging(argv, far, sshd), strict=True):
+                tell(row(*cells))
     size = f"{COLUMNS} columns x {ROWS} rows"
     after = os.getloadavg()[0]
     tell("", f"{options.gpus} GPUs, {size}, load {load:.1f} before and {after:.1f} after.")
