@@ -14,6 +14,9 @@ from eaglemon.tui.screens.fleet import FleetScreen
 if TYPE_CHECKING:
     from eaglemon.tui.app import ConsoleApp
 
+_UNKEPT = frozenset({"~/.ssh/config", "command line"})
+"""Sources of hosts that no file of eaglemon names."""
+
 
 class HostDeeds:
     """Carries out actions about hosts."""
@@ -43,6 +46,9 @@ class HostDeeds:
     def _connect_to(self, spec: HostSpec) -> None:
         told = f"connecting to {spec.name}; a keeps it in hosts.toml"
         self._carry_out(lambda: self._console.add_host(spec), told)
+        screen = self._app.console_screen()
+        if isinstance(screen, FleetScreen):
+            screen.select_host(spec.name)
 
     def watch(self) -> None:
         """Watch the servers of others on the host."""
@@ -66,7 +72,11 @@ class HostDeeds:
         offered = [spec.name for spec in found if spec.name not in known]
         screen = self._app.console_screen()
         name = screen.offered_host() if isinstance(screen, FleetScreen) else None
-        dialog = ConnectDialog(offered, name=name or "")
+        here = self._app.scene().host
+        # One that was connected to from the offers may be meant to be kept.
+        kept_nowhere = {spec.name for spec in self._console.hosts() if spec.source in _UNKEPT}
+        again = name is None and here in kept_nowhere
+        dialog = ConnectDialog(offered, name=(here if again else name) or "", keep=again)
         self._app.push_screen(dialog, self._answered)
 
     def _answered(self, wanted: Wanted | None) -> None:

@@ -48,7 +48,15 @@ async def test_hosts_of_ssh_are_offered_and_none_is_connected_unasked(tmp_path: 
         assert "connecting to gpu-a" in console.said[-1]
         assert files.kept == []
         assert "◌ CONNECTING" in console.text()
-        await console.press("g", "j", "enter")
+        # The cursor stays with the host, so that a keeps it and enter opens it.
+        assert console.app.scene().host == "gpu-a"
+        await console.press("a")
+        await console.settle()
+        assert "keep it in hosts.toml: yes" in console.text()
+        await console.press("enter")
+        await console.settle()
+        assert files.kept == ["gpu-a"]
+        await console.press("enter")
         assert console.app.scene().screen == "host"
     async with opened(FIRST, fake=fake, files=files) as console:
         await console.pilot.pause(0.1)

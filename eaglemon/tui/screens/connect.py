@@ -30,18 +30,20 @@ class Wanted:
 class ConnectDialog(ModalScreen[Wanted | None]):
     """Answers with a host, ``None`` where none is wanted.
 
-    ``offered`` are the names that ssh knows; ``name`` is what the field begins with.
+    ``offered`` are the names that ssh knows; ``name`` and ``keep`` are what it begins with.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", show=False)]
 
-    def __init__(self, offered: Sequence[str], *, name: str = "") -> None:
+    def __init__(self, offered: Sequence[str], *, name: str = "", keep: bool = False) -> None:
         super().__init__()
+        self._keep_at_first = keep
         self._offered = tuple(offered)
         self._name_at_first = name
 
     def compose(self) -> ComposeResult:
         """Lay out the field, the names that ssh knows, and the buttons."""
+        keep = self._keep_at_first
         with Vertical(classes="dialog"):
             with Horizontal(classes="field"):
                 yield Label("host")
@@ -53,7 +55,7 @@ class ConnectDialog(ModalScreen[Wanted | None]):
                     compact=True,
                 )
             yield Static(id="offered")
-            yield Checkbox("keep it in hosts.toml", id="keep", compact=True)
+            yield Checkbox(_keep(on=keep), keep, id="keep", compact=True)
             with Horizontal(classes="buttons"):
                 yield Button("Cancel", id="no", compact=True)
                 yield Button("Connect  enter", id="yes", variant="primary", compact=True)
@@ -70,6 +72,10 @@ class ConnectDialog(ModalScreen[Wanted | None]):
         told = told or "~/.ssh/config names no hosts; any name or address that ssh reaches will do"
         shown = [Content.styled(line, "$quiet") for line in wrapped(told, width, 3)]
         self.query_one("#offered", Static).update(lines(shown))
+
+    def on_checkbox_changed(self, event: Checkbox.Changed) -> None:
+        """Say in a word what its colour alone would tell."""
+        event.checkbox.label = _keep(on=event.value)
 
     def on_input_submitted(self) -> None:
         """Enter connects."""
@@ -90,3 +96,7 @@ class ConnectDialog(ModalScreen[Wanted | None]):
         name = self.query_one("#host-name", Input).value.strip()
         if name:
             self.dismiss(Wanted(name=name, keep=self.query_one("#keep", Checkbox).value))
+
+
+def _keep(*, on: bool) -> str:
+    return f"keep it in hosts.toml: {'yes' if on else 'no'}"

@@ -45,6 +45,7 @@ class FleetScreen(ConsoleScreen):
         """``offers`` is called in a thread, for somebody who has no hosts yet."""
         super().__init__(settings)
         self._read_offers = offers
+        self._wanted_host: str | None = None
         self._offers: tuple[HostSpec, ...] = ()
         self._snapshot = Snapshot(at=0.0)
         self._had_servers = False
@@ -88,6 +89,11 @@ class FleetScreen(ConsoleScreen):
         key = self._hosts.cursor_key
         return None if key is None or self._hosts.cursor_offer else host_of(key)
 
+    def select_host(self, name: str) -> None:
+        """Put the cursor on a host that has just come."""
+        self._wanted_host = name
+        self._hosts.select(f"host/{name}")
+
     def offered_host(self) -> str | None:
         """Return the name of the offered host under the cursor."""
         return self._hosts.cursor_offer
@@ -106,6 +112,9 @@ class FleetScreen(ConsoleScreen):
         if self._read_offers is not None:
             offers = tuple(spec.name for spec in self._offers if spec.name not in known)
         self._hosts.show(snapshot, filter_text=wanted, offers=offers)
+        if self._wanted_host is not None and self._wanted_host in known:
+            self._hosts.select(f"host/{self._wanted_host}")
+            self._wanted_host = None
         empty = "no servers yet: press s to start one"
         if self._settings.read_only:
             empty = "no servers"
