@@ -7,7 +7,7 @@ import time
 
 import click
 
-from eaglemon.cli import diagnostics, output, session
+from eaglemon.cli import diagnostics, output, running, session
 from eaglemon.cli.demo_script import PROFILE, Step, main_job
 from eaglemon.cli.invocation import Invocation, json_option
 from eaglemon.core.units import duration
@@ -42,7 +42,7 @@ def command(invocation: Invocation, *, headless: bool, as_json: bool) -> int:
         with diagnostics.library_log():
             steps = asyncio.run(_run_job(profiles, as_json=as_json))
     except KeyboardInterrupt as error:
-        raise session.InterruptedByPersonError("interrupted") from error
+        raise running.InterruptedByPersonError("interrupted") from error
     held = all(step.ok for step in steps)
     took_s = time.monotonic() - started
     if as_json:

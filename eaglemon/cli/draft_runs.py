@@ -139,10 +139,8 @@ class Bench:
         return perform(request)
 
     def _there(self, host: str, request: Mapping[str, Any]) -> Any:
-        import asyncio  # noqa: PLC0415
-
         from eaglemon.app.draft_host import perform_on  # noqa: PLC0415
-        from eaglemon.cli import diagnostics, session  # noqa: PLC0415
+        from eaglemon.cli import running  # noqa: PLC0415
         from eaglemon.cli.questions import terminal_asker  # noqa: PLC0415
 
         (spec,) = self.invocation.hosts((host,))
@@ -150,11 +148,7 @@ class Bench:
         async def work() -> Any:
             return await perform_on(spec, request, python=self.python, ask=terminal_asker())
 
-        with diagnostics.library_log():
-            try:
-                return asyncio.run(work())
-            except KeyboardInterrupt as error:
-                raise session.InterruptedByPersonError("interrupted") from error
+        return running.run(work())
 
 
 def bench_for(

@@ -3,7 +3,7 @@
 import click
 
 from eaglemon.app.api import Eaglemon
-from eaglemon.cli import diagnostics, output, session
+from eaglemon.cli import diagnostics, output, running, session
 from eaglemon.cli.invocation import Invocation, host_option, json_option
 from eaglemon.cli.tables import Row, columns
 from eaglemon.core.foreign import ForeignServer
@@ -32,7 +32,7 @@ def command(
         for host in snapshot.hosts:
             if host.state in {LinkState.UP, LinkState.STALE, LinkState.DEGRADED}:
                 found += await console.foreign(host.name)
-        return found, session.unreachable(snapshot)
+        return found, running.unreachable(snapshot)
 
     asked = invocation.hosts((*names, *hosts))
     found, silent = session.run_on(asked, invocation.profiles(), work)

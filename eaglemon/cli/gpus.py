@@ -3,19 +3,22 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import click
 
-from eaglemon.app.api import Eaglemon
-from eaglemon.cli import diagnostics, output, session
+from eaglemon.app.gpu_watch import GpuWatch
+from eaglemon.cli import diagnostics, output, running
 from eaglemon.cli.gpu_text import GPU_RIGHT, PROCESS_RIGHT, gpu_rows, process_rows
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option
+from eaglemon.cli.questions import tell_person, terminal_asker
 from eaglemon.cli.tables import columns
 from eaglemon.core.hosts import LinkState
 from eaglemon.core.terminal import harmless
 from eaglemon.core.units import duration
 from eaglemon.core.views import HostView, ServerView, Snapshot
 from eaglemon.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, UsageError
+from eaglemon.io.connect import transport_to
 
 LEAST_S, MOST_S = 0.1, 5.0
 _CLEAR = "\x1b[H\x1b[J"
@@ -54,10 +57,17 @@ def command(
         raise UsageError(f"--interval {interval_s:g}s is not from {LEAST_S:g}s to {MOST_S:g}s")
     asked = [replace(spec, sample_s=interval_s) for spec in invocation.hosts((*names, *hosts))]
 
-    async def once(console: Eaglemon) -> Snapshot:
-        return await console.settle()
+    connect = partial(transport_to, ask=terminal_asker(), tell=tell_person)
 
-    async def again(console: Eaglemon) -> Snapshot:
+    async def once() -> Snapshot:
+        async with GpuWatch(asked, connect=connect) as console:
+            return await console.settle()
+
+    async def again() -> Snapshot:
+        async with GpuWatch(asked, connect=connect) as console:
+            return await follow(console)
+
+    async def follow(console: GpuWatch) -> Snapshot:
         shown: list[tuple[str, LinkState, float]] = []
         due = 0.0
         async for snapshot in console.updates():
@@ -72,10 +82,10 @@ def command(
                 _show(snapshot, as_json=as_json, watch=True)
         return console.snapshot()
 
-    snapshot = session.run_on(asked, invocation.profiles(), again if watch else once)
+    snapshot = running.run(again() if watch else once())
     if not watch:
         _show(snapshot, as_json=as_json, watch=False)
-    silent = session.unreachable(snapshot)
+    silent = running.unreachable(snapshot)
     for line in silent:
         diagnostics.fail(line)
     if silent:

@@ -13,13 +13,13 @@ from eaglemon.app.api import Eaglemon
 from eaglemon.app.finding import matching
 from eaglemon.app.hub import Hub
 from eaglemon.app.read_only import ReadOnlyHub
-from eaglemon.cli import diagnostics
+from eaglemon.cli import diagnostics, running
 from eaglemon.cli.progress import Progress
 from eaglemon.cli.questions import tell_person, terminal_asker
 from eaglemon.core.foreign import parse_foreign_id
-from eaglemon.core.hosts import HostSpec, LinkState, of_host
+from eaglemon.core.hosts import HostSpec
 from eaglemon.core.views import ServerView, Snapshot
-from eaglemon.errors import EXIT_INTERRUPTED, EaglemonError, HostError, UsageError
+from eaglemon.errors import HostError, UsageError
 from eaglemon.io.config import ProfileStore
 from eaglemon.io.connect import transport_to
 from eaglemon.io.store import Store
@@ -27,13 +27,6 @@ from eaglemon.io.transport import Asker
 from eaglemon.io.workloads import load_workload
 
 Result = TypeVar("Result")
-_ANSWERED = frozenset({LinkState.UP, LinkState.STALE, LinkState.DEGRADED})
-
-
-class InterruptedByPersonError(EaglemonError):
-    """Ctrl-C was pressed."""
-
-    exit_code = EXIT_INTERRUPTED
 
 
 @asynccontextmanager
@@ -81,17 +74,13 @@ def run_on(
         async with open_console(hosts, profiles) as console:
             return await work(console)
 
-    with diagnostics.library_log():
-        try:
-            return asyncio.run(opened())
-        except KeyboardInterrupt as error:
-            raise InterruptedByPersonError("interrupted", hint=if_interrupted) from error
+    return running.run(opened(), if_interrupted=if_interrupted)
 
 
 async def settled(console: Eaglemon) -> Snapshot:
     """Wait for the first answers; raises ``HostError`` when no host answered at all."""
     snapshot = await console.settle()
-    silent = unreachable(snapshot)
+    silent = running.unreachable(snapshot)
     if snapshot.hosts and len(silent) == len(snapshot.hosts):
         raise HostError("; ".join(silent))
     for line in silent:
@@ -116,17 +105,6 @@ async def find_server(console: Eaglemon, text: str, *, sole: bool = False) -> Se
             raise UsageError(f"{len(living)} servers {text!r} run", hint=f"name one of: {names}")
         diagnostics.talk(f"{len(living)} servers {text!r} run, this is the newest: {found.id}")
     return found
-
-
-def unreachable(snapshot: Snapshot) -> list[str]:
-    """Return a line for each host that has not answered, in a settled snapshot."""
-    lines = []
-    for host in snapshot.hosts:
-        if host.state in _ANSWERED:
-            continue
-        detail = host.detail or f"no answer ({host.state})"
-        lines.append(of_host(host.name, detail))
-    return lines
 
 
 async def with_progress(

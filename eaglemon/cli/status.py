@@ -3,7 +3,7 @@
 import click
 
 from eaglemon.app.api import Eaglemon
-from eaglemon.cli import diagnostics, output, session
+from eaglemon.cli import diagnostics, output, running, session
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option
 from eaglemon.cli.tables import status_lines
 from eaglemon.cli.watching import watch
@@ -56,7 +56,7 @@ def command(
     for host in snapshot.hosts:
         for run in host.damaged:
             diagnostics.warn(of_host(host.name, str(run)))
-    silent = session.unreachable(snapshot)
+    silent = running.unreachable(snapshot)
     for line in silent:
         diagnostics.fail(line)
     if silent:

@@ -7,6 +7,7 @@ keep the latest only, run changes are merged per run, and of a log the agent sen
 """
 
 import asyncio
+import contextlib
 import itertools
 import zlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -17,7 +18,12 @@ from eaglemon.core.hosts import HostFacts, HostSample
 from eaglemon.core.runs import DamagedRun, HostCheck, LogChunk, RunRecord, RunRequest
 from eaglemon.errors import AgentError, HostError, LinkLostError, TimeLimitError
 from eaglemon.io import agent_values as values
-from eaglemon.io.agent_start import NO_PYTHON_STATUS, start_bytes, start_command
+from eaglemon.io.agent_start import (
+    NO_PYTHON_STATUS,
+    quick_start_command,
+    start_bytes,
+    start_command,
+)
 from eaglemon.io.agent_streams import (
     FrameStream,
     Merge,
@@ -26,7 +32,7 @@ from eaglemon.io.agent_streams import (
     keep_latest,
     merge_runs,
 )
-from eaglemon.io.host_link import LOG_WINDOW_BYTES, NoPythonError, RunChanges
+from eaglemon.io.host_link import LOG_WINDOW_BYTES, AgentNotStartedError, NoPythonError, RunChanges
 from eaglemon.io.transport import ByteProcess, Transport
 
 _REQUEST_LIMIT_S = 30.0
@@ -65,13 +71,20 @@ class AgentLink:
         timeout_s: float = 20.0,
     ) -> "AgentLink":
         """Start the agent and wait for its hello; raises ``HostError`` in words."""
-        host = transport.name
         await transport.connect()
+        with contextlib.suppress(AgentNotStartedError):
+            command = quick_start_command(python=python, env=env)
+            return await cls._open(transport, command, timeout_s)
+        return await cls._open(transport, start_command(python=python, env=env), timeout_s)
+
+    @classmethod
+    async def _open(cls, transport: Transport, command: str, timeout_s: float) -> "AgentLink":
+        host = transport.name
         link: AgentLink | None = None
         try:
             async with asyncio.timeout(timeout_s):
                 # An sshd that has logged us in may still never open the channel.
-                process = await transport.open_process(start_command(python=python, env=env))
+                process = await transport.open_process(command)
                 link = cls(process, host)
                 link._outgoing.put_nowait(start_bytes())
                 await asyncio.shield(link._hello)
@@ -340,7 +353,7 @@ class AgentLink:
             return
         self._ended.set_result(reason)
         if not self._hello.done():
-            kind = NoPythonError if self._lacks_python else HostError
+            kind = NoPythonError if self._lacks_python else AgentNotStartedError
             self._hello.set_exception(kind(reason))
             # It may be that nobody waits for it any more.
             self._hello.exception()

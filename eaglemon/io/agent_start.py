@@ -34,13 +34,27 @@ def start_command(*, python: str | None, env: Mapping[str, str] | None) -> str:
     packages and settings out.
     """
     words = " ".join([_quote_path(python)] if python else PYTHONS)
-    settings = "".join(f"{name}={shlex.quote(value)} " for name, value in (env or {}).items())
-    exports = f"export {settings}; " if settings else ""
     return (
-        f"{exports}for p in {words}; do"
+        f"{_exports(env)}for p in {words}; do"
         f' test "$("$p" -ISc "{_PROBE}" 2>/dev/null)" = True && exec "$p" -ISuc "{LOADER}";'
         f" done; echo no python3 of 3.8 or newer >&2; exit {NO_PYTHON_STATUS}"
     )
+
+
+def quick_start_command(*, python: str | None, env: Mapping[str, str] | None) -> str:
+    """Return the ``sh`` command that starts the agent with the Python that most likely will do.
+
+    It does not try it first, which saves the start of one interpreter. What it ends with where
+    that was wrong does not matter: ``start_command`` then finds out.
+    """
+    word = _quote_path(python) if python else PYTHONS[0]
+    loader = f"import sys;sys.version_info>=(3,8)or sys.exit({NO_PYTHON_STATUS});{LOADER}"
+    return f'{_exports(env)}exec {word} -ISuc "{loader}"'
+
+
+def _exports(env: Mapping[str, str] | None) -> str:
+    settings = "".join(f"{name}={shlex.quote(value)} " for name, value in (env or {}).items())
+    return f"export {settings}; " if settings else ""
 
 
 @functools.cache

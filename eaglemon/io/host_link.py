@@ -11,7 +11,11 @@ LOG_WINDOW_BYTES = 4 << 20
 """How much of a log is sent ahead of its reader."""
 
 
-class NoPythonError(HostError):
+class AgentNotStartedError(HostError):
+    """The agent ended before it said hello."""
+
+
+class NoPythonError(AgentNotStartedError):
     """The host has no Python that could run the agent; plain sh may still do."""
 
 
