@@ -40,7 +40,7 @@ EFFECTS: Mapping[str, str] = {
     "report": "the report of ab-",
     "resume": "ExperimentScreen",
     "sort": " by ",
-    "sort_back": "s ",
+    "sort_back": "Runs Profiles",
     "invert": "turned round",
     "pause": "PAUSED",
     "previous_tab": "VerticalScroll",

@@ -112,7 +112,8 @@ async def test_runs_and_profiles_are_sorted() -> None:
         await console.press("less_than_sign", "I")
         assert console.said[-1] == "runs newest first"
         await console.press("escape", "P", "greater_than_sign", "I")
-        assert console.said[-1] == "profiles by engine, turned round"
+        assert console.said[-1] == "profiles by name, turned round"
+        assert console.text().index("k25-eagle3") < console.text().index("k25-baseline")
 
 
 async def test_profiles_show_their_earlier_starts_and_what_they_reached() -> None:

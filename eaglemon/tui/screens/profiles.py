@@ -19,7 +19,7 @@ from eaglemon.tui.widgets.text_panel import set_title
 _LABEL_WIDTH = 13
 
 
-SORTS = ("by name", "by engine", "by model")
+SORTS = ("as they are found", "by name", "by engine", "by model")
 
 
 class ProfileList(RowList):
@@ -59,7 +59,7 @@ class ProfileList(RowList):
     def _sorted(self) -> list[Profile]:
         profiles = list(self._api.profiles())
         if self.order:
-            profiles.sort(key=lambda one: one.engine if self.order == 1 else one.model)
+            profiles.sort(key=lambda one: (one.name, one.engine, one.model)[self.order - 1])
         return profiles[::-1] if self.reverse else profiles
 
 
