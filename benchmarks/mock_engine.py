@@ -2,8 +2,8 @@
 
 Every answer follows one schedule from the moment its request has arrived: a first token, then
 chunks of one or of several tokens at equal gaps. It speaks SGLang's ``/generate`` and OpenAI's
-``/v1/completions``, and tells at ``/truth`` when each request arrived and when its chunks were
-really handed to the kernel, on this machine's monotonic clock, and how late it was itself.
+``/v1/completions``, and tells at ``/truth`` when the kernel took each request in and when its
+chunks were really handed to the kernel, on this machine's monotonic clock, and how late it was.
 
     python benchmarks/mock_engine.py --tokens spec
 """
@@ -14,9 +14,12 @@ import gc
 import itertools
 import json
 import re
+import socket
 import sys
 import time
 from dataclasses import dataclass, field
+
+from eaglemon.agent.loadgen import SO_TIMESTAMPNS, Plain
 
 TOKENS = 256
 TTFT_S = 0.050
@@ -108,23 +111,30 @@ class Engine:
         return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
-class Answering(asyncio.Protocol):
-    """One connection. A request is stamped as it is read from the socket, before anything else."""
+class Answering:
+    """One connection; a request has arrived when the kernel took it in, read or not."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.loop = asyncio.get_running_loop()
-        self.transport: asyncio.Transport | None = None
+        self.transport: Plain | None = None
         self.received = b""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: Plain) -> None:
         """Take the connection."""
-        assert isinstance(transport, asyncio.Transport)
         self.transport = transport
 
-    def data_received(self, data: bytes) -> None:
+    def eof_received(self) -> None:
+        """Take the client's end; what is lost follows."""
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Take the news that nobody listens any more."""
+        del error
+        self.transport = None
+
+    def arrived(self, data: bytes, at: float | None) -> None:
         """Take bytes; a request that is whole is answered."""
-        arrived = time.monotonic()
+        arrived = time.monotonic() if at is None else at
         self.received += data
         while (request := self._request()) is not None:
             if request in self.engine.streams:
@@ -158,13 +168,13 @@ class Stream:
 
     def begin(self) -> None:
         """Send the head; the first chunk follows at its time."""
-        assert self.connection.transport is not None
-        self.connection.transport.write(HEAD)
+        if self.connection.transport is not None:
+            self.connection.transport.write(HEAD)
         self.connection.loop.call_at(self.due, self._send)
 
     def _send(self) -> None:
         transport = self.connection.transport
-        if transport is None or transport.is_closing():
+        if transport is None:
             return
         transport.write(next(self.chunks))
         now = time.monotonic()
@@ -186,11 +196,25 @@ async def main() -> None:
     # A collection in the middle would delay what is timed; what is kept is bounded.
     gc.freeze()
     gc.disable()
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Answering(engine), "127.0.0.1", 0, backlog=512)
-    sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
-    sys.stdout.flush()
-    await asyncio.to_thread(sys.stdin.read)
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(512)
+        server.setblocking(False)  # noqa: FBT003 -- has no name
+        # Connections inherit it: a request may be there before anybody has asked.
+        server.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        accepting = asyncio.create_task(accept(server, engine))
+        sys.stdout.write(f"{server.getsockname()[1]}\n")
+        sys.stdout.flush()
+        await asyncio.to_thread(sys.stdin.read)
+        accepting.cancel()
+
+
+async def accept(server: socket.socket, engine: Engine) -> None:
+    """Take connections for ever."""
+    while True:
+        opened, _ = await asyncio.get_running_loop().sock_accept(server)
+        opened.setblocking(False)  # noqa: FBT003 -- has no name
+        Plain(opened, Answering(engine))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 The mock engine, the delaying proxy, the simulated host's SSH server and this console are processes
 of their own on this machine. Errors are against what the engine really did, as it tells: from when
-it read a request to when it handed chunks to the kernel. All rows are of one run.
+its kernel took a request in to when it handed chunks to it. All rows are of one run.
 
     python benchmarks/probe_accuracy.py --write docs/probes.md \
         --vllm-python PYTHON --guidellm PROGRAM --tokenizer MODEL_FOLDER
@@ -327,8 +327,8 @@ def table_of(rows: Sequence[Row], loads: tuple[float, float]) -> str:
     conditions = (
         f"One run: {os.cpu_count()} cores for all processes together, Python "
         f"{platform.python_version()}, load average {loads[0]:.1f} when it began and "
-        f"{loads[1]:.1f} when it ended. First token {TTFT_S * 1000:g} ms after the request was "
-        f"read; then one token every {GAPS_S['one'] * 1000:g} ms (*one*) or 1 to 4, 2.5 on "
+        f"{loads[1]:.1f} when it ended. First token {TTFT_S * 1000:g} ms after the request had "
+        f"arrived; then one token every {GAPS_S['one'] * 1000:g} ms (*one*) or 1 to 4, 2.5 on "
         f"average, every {GAPS_S['spec'] * 1000:g} ms (*spec*); {TOKENS} tokens an answer."
     )
     return "\n".join([*lines, "", conditions])

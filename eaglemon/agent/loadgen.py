@@ -14,7 +14,7 @@ Input (JSON): ``address``, ``port``, ``authority`` (the field ``Host``), ``tls``
 
     {"live": {"at": s, "begun": n, "ended": n, "tokens": n}}    twice a second
     {"request": {"number", "sent_at", "took_s", "status", "events", "body", "error"}}
-    {"end": {"elapsed_s", "cpu_share", "lag_median_s", "lag_p95_s", "lag_max_s"}}
+    {"end": {"elapsed_s", "cpu_share", "lag_median_s", "lag_p95_s", "lag_max_s", "kernel_share"}}
 
 ``events`` are [seconds after sending, running number or null, data or null] in order; times are
 of one monotonic clock that starts when all users are connected.
@@ -26,11 +26,14 @@ import asyncio
 import gc
 import json
 import queue
+import socket
+import struct
 import sys
 import threading
 import time
 import zlib
 from collections import deque
+from contextlib import suppress
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 LIVE_INTERVAL_S = 0.5
@@ -42,6 +45,11 @@ MAX_BODY_BYTES = 4096
 """Of an answer that is no stream of events."""
 READ_AT_ONCE = 8
 """Arrivals that are read before the next ones are looked for: reading them costs about 0.05 ms."""
+READ_BYTES, TOLD_BYTES = 256 << 10, 64
+SO_TIMESTAMPNS = 35
+"""Linux: asks for the time at which the kernel took bytes in; Python has no name for it."""
+TIMESPEC = struct.Struct("@ll")
+MOST_BEHIND_S = 30.0
 MAX_HEAD_BYTES = 64 << 10
 MAX_EVENT_BYTES = 8 << 20
 
@@ -185,10 +193,14 @@ class Inbox:
     def __init__(self) -> None:
         self._waiting: Deque[Tuple[Callable[[Any, float], None], Any, float]] = deque()
         self._called = False
+        self.arrivals = self.stamped = 0
+        """How many there were, and how many of them the kernel has stamped."""
 
-    def put(self, take: Callable[[Any, float], None], what: Any) -> None:
-        """Stamp ``what``, to be given to ``take`` soon and in order."""
-        self._waiting.append((take, what, time.monotonic()))
+    def put(
+        self, take: Callable[[Any, float], None], what: Any, at: Optional[float] = None
+    ) -> None:
+        """Stamp ``what`` where ``at`` is not given, to be given to ``take`` soon and in order."""
+        self._waiting.append((take, what, time.monotonic() if at is None else at))
         self._call()
 
     def _call(self) -> None:
@@ -206,13 +218,93 @@ class Inbox:
             self._call()
 
 
+class Plain:
+    """A connection without TLS whose arrivals the kernel has stamped, before anybody read them.
+
+    So neither a busy machine nor what this program is at makes a stamp late. It is as much of a
+    transport as ``Connection`` needs.
+    """
+
+    def __init__(self, opened: socket.socket, connection: Any) -> None:
+        self._loop = asyncio.get_event_loop()
+        self._socket = opened
+        self._connection = connection
+        self._unsent = b""
+        self._lost = False
+        with suppress(OSError):
+            opened.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        with suppress(OSError):
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.connection_made(self)
+        self._loop.add_reader(opened.fileno(), self._readable)
+
+    def write(self, data: bytes) -> None:
+        """Send ``data``, what does not fit now later."""
+        self._unsent += data
+        self._send()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._lose(None)
+
+    def _send(self) -> None:
+        if self._lost:
+            return
+        try:
+            sent = self._socket.send(self._unsent)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self._lose(error)
+            return
+        self._unsent = self._unsent[sent:]
+        if self._unsent:
+            self._loop.add_writer(self._socket.fileno(), self._send)
+        else:
+            self._loop.remove_writer(self._socket.fileno())
+
+    def _readable(self) -> None:
+        try:
+            data, told, _, _ = self._socket.recvmsg(READ_BYTES, TOLD_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._lose(error)
+            return
+        if data:
+            self._connection.arrived(data, kernel_stamp(told))
+        else:
+            self._connection.eof_received()
+            self._lose(None)
+
+    def _lose(self, error: Optional[Exception]) -> None:
+        if self._lost:
+            return
+        self._lost = True
+        self._loop.remove_reader(self._socket.fileno())
+        self._loop.remove_writer(self._socket.fileno())
+        self._socket.close()
+        self._loop.call_soon(self._connection.connection_lost, error)
+
+
+def kernel_stamp(told: List[Tuple[int, int, bytes]]) -> Optional[float]:
+    """Return when the kernel took the bytes in, on the monotonic clock; ``None``: not told."""
+    for level, kind, data in told:
+        if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS and len(data) >= TIMESPEC.size:
+            seconds, nanoseconds = TIMESPEC.unpack_from(data)
+            behind = time.time() - seconds - nanoseconds * 1e-9
+            # A clock that was set in between tells nothing.
+            return time.monotonic() - behind if 0 <= behind < MOST_BEHIND_S else None
+    return None
+
+
 class Connection(asyncio.Protocol):
     """One connection of one user; carries one request at a time."""
 
     def __init__(self, inbox: Inbox) -> None:
         self.open = False
         self._inbox = inbox
-        self._transport: Optional[asyncio.Transport] = None
+        self._transport: Any = None
         self._answer: Optional[Answer] = None
         self._done: Optional["asyncio.Future[None]"] = None
         self._reset()
@@ -228,9 +320,9 @@ class Connection(asyncio.Protocol):
         self._unpack: Any = None
         """Set where the server packs its answer although it was asked not to."""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: Any) -> None:
         """Take the open connection."""
-        self._transport = transport  # type: ignore[assignment]
+        self._transport = transport
         self.open = True
 
     def connection_lost(self, exc: Optional[Exception]) -> None:
@@ -246,8 +338,14 @@ class Connection(asyncio.Protocol):
         return False
 
     def data_received(self, data: bytes) -> None:
-        """Take what has arrived, and when."""
-        self._inbox.put(self.take, data)
+        """Take what has arrived now."""
+        self.arrived(data, None)
+
+    def arrived(self, data: bytes, at: Optional[float]) -> None:
+        """Take what has arrived, and when where that is known."""
+        self._inbox.arrivals += 1
+        self._inbox.stamped += at is not None
+        self._inbox.put(self.take, data, at)
 
     def take(self, data: bytes, now: float) -> None:
         """Read what arrived at ``now``."""
@@ -487,24 +585,43 @@ class Load:
                     "lag_median_s": lag.share(0.5),
                     "lag_p95_s": lag.share(0.95),
                     "lag_max_s": lag.share(1.0),
+                    "kernel_share": self._inbox.stamped / max(1, self._inbox.arrivals),
                 }
             }
         )
 
-    async def _connect(self) -> Tuple[Optional[Connection], str]:
+    async def _open(self) -> Connection:
         loop = asyncio.get_event_loop()
+        connection = Connection(self._inbox)
+        address, port = self._given["address"], self._given["port"]
+        if self._tls:
+            await loop.create_connection(
+                lambda: connection, address, port, ssl=self._tls, server_hostname=address
+            )
+            return connection
+        failed: Optional[OSError] = None
+        for family, kind, protocol, _, place in await loop.getaddrinfo(
+            address, port, type=socket.SOCK_STREAM
+        ):
+            opened = socket.socket(family, kind, protocol)
+            opened.setblocking(False)  # noqa: FBT003 -- has no name
+            try:
+                await loop.sock_connect(opened, place)
+            except OSError as error:
+                opened.close()
+                failed = error
+            except BaseException:
+                opened.close()
+                raise
+            else:
+                Plain(opened, connection)
+                return connection
+        raise failed or OSError("no address")
+
+    async def _connect(self) -> Tuple[Optional[Connection], str]:
         where = "%s:%s" % (self._given["address"], self._given["port"])
         try:
-            _, connection = await asyncio.wait_for(
-                loop.create_connection(
-                    lambda: Connection(self._inbox),
-                    self._given["address"],
-                    self._given["port"],
-                    ssl=self._tls,
-                    server_hostname=self._given["address"] if self._tls else None,
-                ),
-                self._given["connect_limit_s"],
-            )
+            connection = await asyncio.wait_for(self._open(), self._given["connect_limit_s"])
         except asyncio.TimeoutError:
             return None, "%s did not accept in time" % where
         except OSError as error:

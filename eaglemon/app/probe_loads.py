@@ -75,6 +75,7 @@ class HostLoad:
                             lag_median_s=number_in(end, "lag_median_s"),
                             lag_p95_s=number_in(end, "lag_p95_s"),
                             lag_max_s=number_in(end, "lag_max_s"),
+                            kernel_share=number_in(end, "kernel_share"),
                         )
                     case _:
                         pass

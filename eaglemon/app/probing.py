@@ -256,11 +256,14 @@ class Probe:
             )
         generator = self._generator
         if generator is not None and generator.lagging:
-            from_here = isinstance(self._load, ConsoleLoad)
-            wrong = "tok/s may be too low and first tokens" if from_here else "first tokens may be"
+            wrong = "first tokens may be told too late"
+            if isinstance(self._load, ConsoleLoad):
+                wrong = "tok/s may be too low and first tokens told too late"
+            elif generator.in_time:
+                wrong = "users paused between their requests (arrivals have the kernel's stamps)"
             notes.append(
                 f"the load generator was late: up to {generator.lag_p95_s * 1000:.1f} ms in 95 % "
-                f"of its ticks, {generator.cpu_share:.0%} of a core: {wrong} told too late"
+                f"of its ticks, {generator.cpu_share:.0%} of a core: {wrong}"
             )
         if self._plan.requests < self._plan.concurrency:
             notes.append(
@@ -305,7 +308,8 @@ class Probe:
             live=None if ended or not self._live else self._live[-1],
             live_tok_s=None if ended else self._live_tok_s(),
             generator=self._generator,
-            claims_first_tokens=not self._late and not isinstance(self._load, ConsoleLoad),
+            claims_first_tokens=not isinstance(self._load, ConsoleLoad)
+            and (self._generator is None or self._generator.in_time),
             claims_speed=not self._late or not isinstance(self._load, ConsoleLoad),
             foreign_tokens=self._foreign,
             error=error,

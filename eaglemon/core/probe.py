@@ -17,6 +17,7 @@ from eaglemon.core.speculation import AcceptCounts, add_counts
 
 LAG_LIMIT_S = 0.003
 """A first token may be told too late by no more than this."""
+KERNEL_SHARE = 0.99
 CPU_LIMIT = 0.8
 """A generator busier than this share of a core cannot be trusted to be in time."""
 
@@ -178,10 +179,17 @@ class GeneratorHealth:
     lag_p95_s: float
     """How late its event loop ran what was due."""
     lag_max_s: float
+    kernel_share: float = 0.0
+    """Of the arrivals, those that the kernel has stamped, whatever the generator was at."""
+
+    @property
+    def in_time(self) -> bool:
+        """Whether times to first tokens are right within the bound."""
+        return not self.lagging or self.kernel_share >= KERNEL_SHARE
 
     @property
     def lagging(self) -> bool:
-        """Whether first tokens may be more than the bound too late."""
+        """Whether it did what was due more than the bound too late."""
         return self.lag_p95_s > LAG_LIMIT_S or self.cpu_share > CPU_LIMIT
 
 

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import AsyncGenerator, Mapping
@@ -186,3 +187,78 @@ async def test_one_long_delay_counts_for_all_that_it_delayed() -> None:
     await asyncio.sleep(0.03)
     assert 0.05 < lag.share(0.5) < 0.2
     assert lag.share(1.0) >= 0.18
+
+
+class Listener(loadgen.Connection):
+    """Notes when what arrived had arrived."""
+
+    def __init__(self) -> None:
+        super().__init__(loadgen.Inbox())
+        self.seen: list[tuple[bytes, float | None]] = []
+        self.gone = asyncio.Event()
+
+    def arrived(self, data: bytes, at: float | None) -> None:
+        self.seen.append((data, at))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.gone.set()
+
+
+async def test_an_arrival_is_stamped_by_the_kernel_however_late_it_is_read() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        opened = socket.create_connection(server.getsockname())
+        opened.setblocking(False)
+        listener = Listener()
+        loadgen.Plain(opened, listener)
+        far, _ = server.accept()
+        with far:
+            sent = time.monotonic()
+            far.send(b"token")
+            until = sent + 0.2
+            while time.monotonic() < until:
+                pass
+            async with asyncio.timeout(5):
+                while not listener.seen:
+                    await asyncio.sleep(0.01)
+        ((data, at),) = listener.seen
+        assert data == b"token"
+        assert at is not None
+        assert at - sent == pytest.approx(0.0, abs=0.05)
+        async with asyncio.timeout(5):
+            await listener.gone.wait()
+    assert not listener.open
+
+
+async def test_a_request_that_does_not_fit_at_once_is_sent_in_parts() -> None:
+    size = 20 << 20
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        opened = socket.create_connection(server.getsockname())
+        opened.setblocking(False)
+        listener = Listener()
+        transport = loadgen.Plain(opened, listener)
+        far, _ = server.accept()
+        with far:
+            transport.write(b"x" * size)
+            got = 0
+            async with asyncio.timeout(10):
+                while got < size:
+                    got += len(await asyncio.to_thread(far.recv, 1 << 20))
+            transport.abort()
+            async with asyncio.timeout(5):
+                await listener.gone.wait()
+            transport.abort()
+    assert got == size
+
+
+@pytest.mark.parametrize(
+    ("seconds", "known"), [(-0.5, True), (0.5, False), (-3600.0, False)], ids=str
+)
+def test_a_stamp_of_another_time_is_none(seconds: float, *, known: bool) -> None:
+    at = time.time() + seconds
+    data = loadgen.TIMESPEC.pack(int(at), int(at % 1 * 1e9))
+    found = loadgen.kernel_stamp([(socket.SOL_SOCKET, loadgen.SO_TIMESTAMPNS, data)])
+    assert (found is not None) == known
+    if found is not None:
+        assert time.monotonic() - found == pytest.approx(0.5, abs=0.1)
+    assert loadgen.kernel_stamp([]) is None
