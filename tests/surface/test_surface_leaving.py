@@ -102,3 +102,17 @@ def test_a_host_that_hangs_holds_up_nothing(console: Session) -> None:
     console.run("send-keys", "q")
     console.wait("left with 0", within_s=AT_ONCE_S)
     assert console.agents() == []
+
+
+def test_a_broken_profile_is_told_in_the_console_and_after_it(tmp_path: Path) -> None:
+    folder = tmp_path / "config" / "eaglemon" / "profiles"
+    folder.mkdir(parents=True)
+    (folder / "mine.toml").write_text("port = nothing\n", encoding="utf-8")
+    session = Session(tmp_path)
+    try:
+        session.wait("1 problem in profiles")
+        session.run("send-keys", "q")
+        session.wait("left with 0")
+        session.wait("eaglemon: warning:")
+    finally:
+        session.run("kill-server")
