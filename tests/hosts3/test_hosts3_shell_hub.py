@@ -4,9 +4,12 @@ import asyncio
 import dataclasses
 import socket
 
+import pytest
+
 from eaglemon.app.hub import Hub
 from eaglemon.core.hosts import LinkState
 from eaglemon.core.views import ServerState
+from eaglemon.errors import AgentError
 from eaglemon.io.config import ProfileStore
 from eaglemon.io.connect import transport_to
 from eaglemon.io.workloads import load_workload
@@ -42,6 +45,13 @@ async def test_launch_log_and_stop_without_python() -> None:
                 async for batch in hub.logs(server_id, follow=False):
                     lines.extend(batch.lines)
             assert len(lines) > 20
+            past = hub.past_log(server_id)
+            async with asyncio.timeout(LIMIT_S):
+                begin = sum(len(line.encode()) + 1 for line in lines[:1])
+                assert (await past.read(0, begin))[0] == lines[0]
+                with pytest.raises(AgentError, match="has no python3"):
+                    async for _ in past.places(begin):
+                        pass
             stopped = await hub.stop(server_id)
             assert stopped.pids == ()
             assert stopped.stop is not None

@@ -207,9 +207,14 @@ async def test_while_places_are_unknown_the_last_lines_are_there(tmp_path: Path)
 
 async def test_a_host_without_python_says_so_and_keeps_the_last_lines(tmp_path: Path) -> None:
     async with log_of(tmp_path) as (console, past):
-        past.broken = AgentError("gpu-a has no python3 to run this with", kind="no-python")
+        past.broken = AgentError(
+            "gpu-a has no python3 to run this with", kind="no-python", hint="install python3"
+        )
         await go(console, "l")
-        assert "those before cannot be read: gpu-a has no python3" in console.text()
+        assert "300 lines, those before cannot be read" in title(console)
+        assert (
+            "only the last lines of this log can be read: gpu-a has no python3" in console.said[-1]
+        )
         await go(console, "slash", *f"step {COUNT - 100}", "enter")
         assert console.said[-1] == "hit 1 of 1"
 

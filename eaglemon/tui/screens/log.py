@@ -214,7 +214,8 @@ class LogScreen(ConsoleScreen):
             try:
                 lines = await self._past().read(*span)
             except EaglemonError as error:
-                self._log.tell_past(f"earlier lines cannot be read: {error}")
+                self._log.tell_past("earlier lines cannot be read")
+                self._say(f"earlier lines cannot be read: {error}")
                 self._wanted.clear()
                 return
             self._log.put_page(page, list(lines))
@@ -305,6 +306,7 @@ class LogScreen(ConsoleScreen):
                 self._log.tell_past("those before: once the host is back")
                 await asyncio.sleep(AGAIN_S)
             except EaglemonError as error:
-                self._log.tell_past(f"those before cannot be read: {error}")
+                self._log.tell_past("those before cannot be read")
+                self._say(f"only the last lines of this log can be read: {error}")
                 break
         self._past_told.set()
