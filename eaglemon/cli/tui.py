@@ -198,8 +198,13 @@ async def _open(
     drawn.cancel()
     if app.leaving.is_set():
         return
+    # Whoever leaves meanwhile waits for one of these steps, not for all.
     profiles = await asyncio.to_thread(files.read)
+    if app.leaving.is_set():
+        return
     session = await asyncio.to_thread(importlib.import_module, "eaglemon.cli.session")
+    if app.leaving.is_set():
+        return
 
     async def ask(question: HostQuestion) -> str | None:
         return await ask_on(app, question)
@@ -209,7 +214,11 @@ async def _open(
         # The rest is loaded while hosts are being connected to.
         name = "eaglemon.cli.experiment_session"
         shared = await asyncio.to_thread(importlib.import_module, name)
+        if app.leaving.is_set():
+            return
         await asyncio.to_thread(app.load_actions)
+        if app.leaving.is_set():
+            return
         async with shared.open_experiments(console) as experiments:
             app.take_experiments(experiments)
             # What is loaded stays: looking through all of it again and again for garbage held
