@@ -1,5 +1,8 @@
 """What SSH failures mean, in words, with the next step. Imported once asyncssh is in use."""
 
+import base64
+import hmac
+import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +30,10 @@ class Target:
     """Configured key files that are not there."""
     unused: tuple[str, ...] = ()
     """What the configuration asks for and is not done here, in words."""
+    asks: bool = True
+    """Whether a person may be asked about an unknown key (StrictHostKeyChecking is not yes)."""
+    hashes_names: bool = False
+    """Whether names are hashed in known_hosts (HashKnownHosts)."""
     agent: str | None = None
     """Socket of the key agent."""
     jumps: tuple[str, ...] = ()
@@ -52,6 +59,15 @@ class Offered:
     host: str = ""
     address: str = ""
     port: int = 22
+
+    def place(self, *, hashed: bool = False) -> str:
+        """Return the host as known_hosts writes it, hashed so that nobody reads its name there."""
+        name = self.host if self.port == 22 else f"[{self.host}]:{self.port}"
+        if not hashed:
+            return name
+        salt = os.urandom(20)
+        digest = hmac.new(salt, name.encode(), "sha1").digest()
+        return f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
 
     def note(self, host: str, address: str, port: int, key: asyncssh.SSHKey) -> None:
         """Keep a refused key."""

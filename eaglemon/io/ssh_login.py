@@ -202,6 +202,8 @@ class Login:
             return None
         file = target.known_hosts[0]
         if not self._spec.accept_new:
+            if not target.asks:
+                return None
             question = HostQuestion(
                 host=self._spec.name,
                 kind="host-key",
@@ -211,7 +213,9 @@ class Login:
             if await self._answer(question, f"{target.place} {key.get_fingerprint()}") != "yes":
                 return None
         try:
-            await asyncio.to_thread(add_known_host, Path(file), offered.host, offered.port, key)
+            await asyncio.to_thread(
+                add_known_host, Path(file), offered.place(hashed=target.hashes_names), key
+            )
         except OSError as error:
             raise HostError(
                 f"{target.name}: the key cannot be written to {file}: {error.strerror}",
@@ -256,10 +260,9 @@ class Login:
         return None
 
 
-def add_known_host(file: Path, host: str, port: int, key: asyncssh.SSHKey) -> None:
+def add_known_host(file: Path, place: str, key: asyncssh.SSHKey) -> None:
     """Append a host's key to a known_hosts file, which is made if need be."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    place = host if port == 22 else f"[{host}]:{port}"
     line = f"{place} {key.export_public_key().decode('ascii').strip()}\n"
     before = file.read_bytes() if file.exists() else b""
     handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -60,6 +60,8 @@ def way_to(spec: HostSpec, address: str) -> Way:
         agent=agent_socket(config),
         jumps=_jumps(config.one("proxyjump")),
         unused=config.unused,
+        asks=config.values.get("stricthostkeychecking", ("ask",))[0].lower() not in {"yes", "true"},
+        hashes_names=config.switch("hashknownhosts"),
     )
     try:
         asyncssh.SSHClientConnectionOptions(host=host, **options)

@@ -233,6 +233,28 @@ async def test_an_accepted_key_is_written_and_asked_for_once(shared: Sshd, tmp_p
     assert len(person.asked) == 1
 
 
+async def test_a_new_name_is_hashed_where_the_configuration_says_so(
+    shared: Sshd, tmp_path: Path
+) -> None:
+    known = tmp_path / "known_hosts"
+    text = host_block("target", shared, "HashKnownHosts yes", known=known)
+    spec = configured(tmp_path, text)
+    await reaches(spec, Person("yes").ask)
+    assert known.read_text().startswith("|1|")
+    # ssh itself finds it.
+    find = ["ssh-keygen", "-F", f"[127.0.0.1]:{shared.port}", "-f", known]
+    assert subprocess.run(find, check=False, stdout=subprocess.DEVNULL).returncode == 0
+    await reaches(spec)
+
+
+async def test_nobody_is_asked_where_the_check_is_strict(shared: Sshd, tmp_path: Path) -> None:
+    text = host_block("target", shared, "StrictHostKeyChecking yes", known=tmp_path / "known_hosts")
+    person = Person("yes")
+    error = await refusal(configured(tmp_path, text), person.ask)
+    assert isinstance(error, HostKeyError)
+    assert person.asked == []
+
+
 async def test_accept_new_takes_new_keys_and_never_changed_ones(
     shared: Sshd, tmp_path: Path
 ) -> None:
