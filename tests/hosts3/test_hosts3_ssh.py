@@ -242,7 +242,7 @@ async def test_a_new_name_is_hashed_where_the_configuration_says_so(
     await reaches(spec, Person("yes").ask)
     assert known.read_text().startswith("|1|")
     # ssh itself finds it.
-    find = ["ssh-keygen", "-F", f"[127.0.0.1]:{shared.port}", "-f", known]
+    find = ["ssh-keygen", "-F", f"[127.0.0.1]:{shared.port}", "-f", str(known)]
     assert subprocess.run(find, check=False, stdout=subprocess.DEVNULL).returncode == 0
     await reaches(spec)
 
