@@ -2,7 +2,7 @@
 
 Run it from the root of a checkout: ``python docs/make_pictures.py``. It launches servers, probes
 one, lets one fail, and writes ``docs/console.svg``, ``docs/server.svg``,
-``docs/failed.svg`` and ``docs/host.svg``.
+``docs/failed.svg``, ``docs/log.svg`` and ``docs/host.svg``.
 """
 
 import asyncio
@@ -62,6 +62,10 @@ async def main() -> None:
             await asyncio.sleep(4)
             app.open_server(ready)
             await draw("server")
+            app.open_log(ready)
+            await pilot.press("slash", *"prefill", "enter")
+            await draw("log")
+            app.pop_screen()
             app.open_server(failed)
             await draw("failed")
             app.open_host(spec.name)
