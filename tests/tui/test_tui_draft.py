@@ -62,9 +62,9 @@ async def test_a_draft_is_judged_checked_and_fixed_where_it_lies(tmp_path: Path)
         assert "64.0 GiB" in console.text()
         await console.press("y")
         assert drafts.calls[-1] == ("diagnose", "run-ready", True)
-        assert "running it over captured hidden states" in console.text()
+        assert "Draft ─ checked on its host" in console.text()
         await console.press("D")
-        assert console.said[-1].startswith("running it over captured hidden states")
+        assert console.said[-1] == "the draft is checked on its host: wait for it"
         drafts.may_end.set()
         await until(console, "✗ wiring")
         await console.press("f")
@@ -87,6 +87,16 @@ async def test_a_draft_is_judged_checked_and_fixed_where_it_lies(tmp_path: Path)
 
 def again() -> ServerView:
     return replace(snapshots.ready(), id="run-ready-again")
+
+
+async def test_a_check_that_fails_leaves_what_was_known_in_sight(tmp_path: Path) -> None:
+    fake, files, drafts = desk(tmp_path)
+    async with opened(snapshots.FLEET, fake=fake, files=files) as console:
+        await console.press("o", "d")
+        drafts.error = HostError("h200-a: transformers is not installed")
+        await console.press("D", "y")
+        await until(console, "transformers is not installed")
+        assert "slot 1 gets hs 2" in console.text()
 
 
 async def test_what_does_not_fit_and_what_cannot_be_reached_is_said(tmp_path: Path) -> None:

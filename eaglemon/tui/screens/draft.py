@@ -38,7 +38,7 @@ class DraftScreen(ConsoleScreen):
         self._server = api.snapshot().server(server_id)
         self._report: DraftReport | None = None
         self._error = ""
-        self._working: tuple[str, float] | None = ("reading its files on the host", 0.0)
+        self._working: tuple[str, float] | None = ("files read on its host", 0.0)
         self._title = TextPanel(id="server-title")
         self._served = VerticalScroll(id="served", classes="panel")
         self._served_lines = TextPanel()
@@ -78,8 +78,8 @@ class DraftScreen(ConsoleScreen):
 
     def judge(self, *, capture: bool) -> None:
         """Diagnose the draft on its host; with ``capture`` it is run there too."""
-        doing = "running it over captured hidden states" if capture else "reading its files"
-        self._working = (f"{doing} on the host", self._api.snapshot().at)
+        doing = "checked on its host" if capture else "files read on its host"
+        self._working = (doing, self._api.snapshot().at)
         self._error = ""
         self.run_worker(self._judge(capture=capture), group="judge", exclusive=True)
         self.post_message(self.SelectionChanged())
@@ -123,7 +123,9 @@ class DraftScreen(ConsoleScreen):
             rows += [
                 Content.styled(line, "$state-warning") for line in wrapped(self._error, width, 6)
             ]
-            rows += [Content(""), *draft_panels.next_steps(server, profile, width)]
+            rows.append(Content(""))
+        if self._error and report is None:
+            rows += draft_panels.next_steps(server, profile, width)
         elif report is None:
             rows.append(Content.styled("… reading its files on the host", "$quiet"))
         else:
@@ -139,7 +141,7 @@ class DraftScreen(ConsoleScreen):
         if self._drafts is None:
             return "this console cannot look at drafts: use eaglemon draft"
         if self._working is not None:
-            return f"{self._working[0]}: wait for it"
+            return f"the draft is {self._working[0]}: wait for it"
         return None
 
     def _no_fix(self) -> str | None:
