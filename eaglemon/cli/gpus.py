@@ -1,5 +1,6 @@
 """``eaglemon gpus``: the GPUs of hosts, who holds them, once or again and again."""
 
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from eaglemon.app.gpu_watch import GpuWatch
 from eaglemon.cli import diagnostics, output, running
 from eaglemon.cli.gpu_text import GPU_RIGHT, PROCESS_RIGHT, gpu_rows, process_rows
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option
+from eaglemon.cli.line_picture import LinePicture
 from eaglemon.cli.questions import tell_person, terminal_asker
 from eaglemon.cli.tables import columns
 from eaglemon.core.hosts import LinkState
@@ -21,7 +23,6 @@ from eaglemon.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, UsageError
 from eaglemon.io.connect import transport_to
 
 LEAST_S, MOST_S = 0.1, 5.0
-_CLEAR = "\x1b[H\x1b[J"
 _RED, _PLAIN = "\x1b[31m", "\x1b[0m"
 
 
@@ -67,6 +68,8 @@ def command(
         async with GpuWatch(asked, connect=connect) as console:
             return await follow(console)
 
+    picture = LinePicture()
+
     async def follow(console: GpuWatch) -> Snapshot:
         shown: list[tuple[str, LinkState, float]] = []
         due = 0.0
@@ -79,12 +82,12 @@ def command(
             early = len(now) > 1 and snapshot.at < due
             if now != shown and not early:
                 shown, due = now, snapshot.at + 0.9 * interval_s
-                _show(snapshot, as_json=as_json, watch=True)
+                _show(snapshot, as_json=as_json, picture=picture)
         return console.snapshot()
 
     snapshot = running.run(again() if watch else once())
     if not watch:
-        _show(snapshot, as_json=as_json, watch=False)
+        _show(snapshot, as_json=as_json, picture=None)
     silent = running.unreachable(snapshot)
     for line in silent:
         diagnostics.fail(line)
@@ -100,7 +103,9 @@ def _has_failed(host: HostView) -> bool:
     )
 
 
-def _show(snapshot: Snapshot, *, as_json: bool, watch: bool) -> None:
+def _show(snapshot: Snapshot, *, as_json: bool, picture: LinePicture | None) -> None:
+    """Write all once, or for a watcher what follows upon the ``picture`` of before."""
+    watch = picture is not None
     if as_json:
         content = {"at": snapshot.at, "hosts": [_document(host, watch) for host in snapshot.hosts]}
         write = output.write_json_line if watch else output.write_document
@@ -109,10 +114,11 @@ def _show(snapshot: Snapshot, *, as_json: bool, watch: bool) -> None:
     lines: list[str] = []
     for host in snapshot.hosts:
         lines += [*_host_lines(host, snapshot.servers, past=watch), ""]
-    if watch and sys.stdout.isatty():
-        # One write, so that the screen never shows a half.
-        lines[0] = _CLEAR + lines[0]
-    output.write_styled(lines if watch else lines[:-1])
+    if picture is not None and sys.stdout.isatty():
+        size = shutil.get_terminal_size()
+        output.redraw(picture.changes(lines[:-1], columns=size.columns, rows=size.lines))
+    else:
+        output.write_styled(lines if watch else lines[:-1])
 
 
 def _document(host: HostView, watch: bool) -> HostView:  # noqa: FBT001 -- internal

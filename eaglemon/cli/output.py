@@ -47,6 +47,11 @@ def write_styled(lines: Iterable[str]) -> None:
     _write("".join(f"{line}\n" for line in lines))
 
 
+def redraw(changes: str) -> None:
+    """Write what of a picture has changed (see ``line_picture``)."""
+    _write(changes)
+
+
 def write_document(command: str, content: Mapping[str, object]) -> None:
     """Write the one JSON document of a command."""
     _write(_json(_document(command, content), indent=2) + "\n")
