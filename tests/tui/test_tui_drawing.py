@@ -11,7 +11,7 @@ from eaglemon.errors import UsageError
 from eaglemon.tui import launch_form
 from eaglemon.tui.columns import bar, first_that_fits, left, memory_bar, plain, spread, wrapped
 from eaglemon.tui.widgets.phase_track import track_lines
-from eaglemon.tui.widgets.strip_chart import braille, nice_ceiling
+from eaglemon.tui.widgets.strip_chart import StripChart, braille, nice_ceiling
 from tests.tui import snapshots
 from tests.tui.fake_console import BASELINE, EAGLE3
 
@@ -162,3 +162,9 @@ def test_an_emptied_field_is_told() -> None:
     with pytest.raises(UsageError) as caught:
         launch_form.overrides(EAGLE3, values, launch_form.flag_lines(EAGLE3))
     assert str(caught.value) == "port is empty; the profile has 30000"
+
+
+def test_a_chart_that_was_shown_before_it_had_a_size_ends_now() -> None:
+    chart = StripChart("bold")
+    chart.show([(1000.0, 5.0)], 1001.0)
+    assert chart._now == 1001.0

@@ -68,8 +68,9 @@ class StripChart(Widget):
             largest = max((value for _, value in series), default=0.0)
             self._high = max(self._high, nice_ceiling(largest))
         # The picture moves by whole dots: drawing it in between would send the same again.
-        dots = max(1, (self.size.width - _LABEL_WIDTH - 1) * 2)
-        dot_s = self._window_s / dots
+        dots = (self.size.width - _LABEL_WIDTH - 1) * 2
+        # Without a size there are no dots yet, and what is shown later must not lie in the future.
+        dot_s = self._window_s / dots if dots > 0 else 1.0
         now = math.ceil(now / dot_s) * dot_s
         picture = (now, self._high, series[-1] if series else None)
         if picture == self._picture:
