@@ -6,8 +6,14 @@ from random import Random
 
 from eaglemon.core.experiment import flag_differences
 from eaglemon.core.experiment_records import ExperimentRecord, Startup
-from eaglemon.core.stats import DRAWS
-from eaglemon.core.verdict import ArmFigures, Comparison, arm_figures, compare
+from eaglemon.core.stats import DRAWS, Interval
+from eaglemon.core.verdict import (
+    ArmFigures,
+    Comparison,
+    arm_figures,
+    compare,
+    decode_interval,
+)
 
 _ASKED = (
     ("workload", "workload"),
@@ -30,6 +36,8 @@ class ArmPair:
     differences: tuple[tuple[str, str, str], ...]
     """(setting, value before, value after)."""
     figures: tuple[ArmFigures, ArmFigures]
+    decode: tuple[Interval | None, Interval | None] = (None, None)
+    """Decode tok/s of both, with intervals over prompts."""
     comparison: Comparison | None = None
     """The later arm over the earlier one; ``None`` where a ratio would not be fair."""
     unfair: tuple[str, ...] = ()
@@ -115,10 +123,12 @@ def compare_arms(
             comparison = None
             unfair = ("they have no prompt in common that both answered",)
     before, after = (arm_figures(arm, trials, rng=rng, draws=draws) for arm in (0, 1))
+    decode = [decode_interval(trials, arm, rng=rng, draws=draws) for arm in (0, 1)]
     return ArmPair(
         names=(f"{one.plan.id}:{one.names[a]}", f"{other.plan.id}:{other.names[b]}"),
         differences=flag_differences(one.plan.arms[a].profile, other.plan.arms[b].profile),
         figures=(before, after),
+        decode=(decode[0], decode[1]),
         comparison=comparison,
         unfair=unfair,
         notes=notes,

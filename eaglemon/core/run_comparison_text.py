@@ -4,20 +4,11 @@ from collections.abc import Callable
 
 from eaglemon.core import units
 from eaglemon.core.run_comparison import ArmPair, RunComparison
+from eaglemon.core.stats import Interval
 from eaglemon.core.verdict import ArmFigures, sentence
-
-
-def _accept(figures: ArmFigures) -> str:
-    text = units.length(figures.accept_length)
-    if figures.accept is None:
-        return text
-    return f"{text} ({figures.accept.low:.2f} to {figures.accept.high:.2f})"
-
 
 _FIGURES: tuple[tuple[str, Callable[[ArmFigures], str]], ...] = (
     ("start-up", lambda f: units.duration(f.startup_s)),
-    ("accept length", _accept),
-    ("decode tok/s", lambda f: units.rate(f.decode_tok_s)),
     ("total tok/s", lambda f: units.rate(f.total_tok_s)),
     ("TTFT", lambda f: units.latency(f.ttft_s.median if f.ttft_s else None)),
     ("memory", lambda f: units.memory(f.memory_bytes)),
@@ -47,7 +38,7 @@ def pair_lines(pair: ArmPair) -> list[str]:
     if not pair.differences:
         lines.append("  the same flags")
     if any(figures.trials for figures in pair.figures):
-        lines += _figure_lines(*pair.figures)
+        lines += _figure_lines(pair)
     if pair.comparison is not None:
         # Its arms are numbered 0 for the earlier and 1 for the later one.
         lines.append(sentence(pair.comparison, pair.names))
@@ -56,10 +47,27 @@ def pair_lines(pair: ArmPair) -> list[str]:
     return lines
 
 
-def _figure_lines(before: ArmFigures, after: ArmFigures) -> list[str]:
-    rows = [("", "earlier", "later")]
-    rows += [(name, text(before), text(after)) for name, text in _FIGURES]
+def _figure_lines(pair: ArmPair) -> list[str]:
+    before, after = pair.figures
+    rows = [
+        ("", "earlier", "later"),
+        ("decode tok/s", units.rate(before.decode_tok_s), units.rate(after.decode_tok_s)),
+        *_interval_row(pair.decode, units.rate),
+        ("accept length", units.length(before.accept_length), units.length(after.accept_length)),
+        *_interval_row((before.accept, after.accept), units.length),
+        *((name, text(before), text(after)) for name, text in _FIGURES),
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return [
         f"  {name:<{widths[0]}}  {old:>{widths[1]}}  {new:>{widths[2]}}" for name, old, new in rows
     ]
+
+
+def _interval_row(
+    both: tuple[Interval | None, Interval | None], text: Callable[[float], str]
+) -> list[tuple[str, str, str]]:
+    """Return the row below a figure with its intervals; none where none is known."""
+    if both == (None, None):
+        return []
+    before, after = (f"{text(i.low)} to {text(i.high)}" if i else units.UNKNOWN for i in both)
+    return [("  95 % interval", before, after)]

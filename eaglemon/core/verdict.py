@@ -217,6 +217,18 @@ def paired_logs(trials: Sequence[Trial], arm: int, reference: int) -> list[float
     return [mine[key] - other[key] for key in mine if key in other]
 
 
+def decode_interval(
+    trials: Sequence[Trial], arm: int, *, rng: Random, draws: int = DRAWS
+) -> Interval | None:
+    """Return an arm's decode tok/s (geometric mean over prompts) with its interval over prompts.
+
+    What restarts bring about is not in it: ratios of arms, paired by prompt, have that too.
+    """
+    logs = _log_speeds([trial for trial in trials if trial.arm == arm])
+    interval = mean_interval(list(logs.values()), rng=rng, draws=draws)
+    return None if interval is None else interval.exp()
+
+
 def repeat_variance(trials: Sequence[Trial]) -> tuple[float, int] | None:
     """Return the variance of a repeat (of mean log speeds) and its degrees of freedom.
 

@@ -50,6 +50,11 @@ def test_arms_of_one_name_are_compared_the_earlier_run_first() -> None:
         assert pair.comparison.ratio is not None
         assert abs(pair.comparison.ratio.value - 1.2) < 0.01
         assert pair.differences == ()
+        for interval, figures in zip(pair.decode, pair.figures, strict=True):
+            assert interval is not None
+            assert figures.decode_tok_s is not None
+            assert abs(interval.value / figures.decode_tok_s - 1) < 1e-6
+            assert interval.low < interval.value < interval.high
     text = "\n".join(comparison_lines(found))
     assert "new:eagle is faster than old:eagle" in text
     assert "24 h" in text or "1 d" in text
