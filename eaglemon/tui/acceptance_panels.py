@@ -29,7 +29,9 @@ def acceptance(
         if server.speculation is None:
             return Content.styled("this server does not speculate", "$quiet")
         told = "no verify step seen yet"
-        if server.state.ended:
+        if server.state.answering:
+            told += ": t probes the server"
+        elif server.state.ended:
             told = "the server has ended: nothing is drafted any more"
         nothing = Content.styled(told, "$quiet")
         return lines([nothing, *_probed_positions(server, width)])

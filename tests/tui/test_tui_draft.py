@@ -32,7 +32,7 @@ async def until(console: Opened, text: str) -> None:
     raise AssertionError(f"{text} is not shown:\n{console.text()}")
 
 
-@pytest.mark.parametrize("size", ["80x24", "120x40"])
+@pytest.mark.parametrize("size", ["80x24", "120x40", "200x50"])
 async def test_draft_frames(size: str, tmp_path: Path) -> None:
     width, height = map(int, size.split("x"))
     fake, files, _ = desk(tmp_path)
