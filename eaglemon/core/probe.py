@@ -17,7 +17,8 @@ from eaglemon.core.speculation import AcceptCounts, add_counts
 
 LAG_LIMIT_S = 0.003
 """A first token may be told too late by no more than this."""
-KERNEL_SHARE = 0.99
+KERNEL_SHARE, OVERLOADED_S = 0.99, 0.010
+"""Arrivals that the kernel stamped are in time, unless the host is so late that its network is."""
 CPU_LIMIT = 0.8
 """A generator busier than this share of a core cannot be trusted to be in time."""
 
@@ -185,7 +186,8 @@ class GeneratorHealth:
     @property
     def in_time(self) -> bool:
         """Whether times to first tokens are right within the bound."""
-        return not self.lagging or self.kernel_share >= KERNEL_SHARE
+        stamped = self.kernel_share >= KERNEL_SHARE and self.lag_p95_s <= OVERLOADED_S
+        return not self.lagging or stamped
 
     @property
     def lagging(self) -> bool:

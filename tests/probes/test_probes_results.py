@@ -246,3 +246,19 @@ def test_calibration_that_cannot_be_is_told_first(run: command_line.CommandLine)
     assert "is not started again" in done.err
     assert asked == []
     assert run("probe", "sglang", "--forced", "2").code == 2
+
+
+@pytest.mark.parametrize(
+    ("lag_s", "kernel_share", "in_time"),
+    [(0.001, 0.0, True), (0.004, 0.0, False), (0.004, 1.0, True), (0.02, 1.0, False)],
+)
+def test_when_first_tokens_are_in_time(lag_s: float, kernel_share: float, *, in_time: bool) -> None:
+    health = GeneratorHealth(
+        cpu_share=0.2,
+        lag_median_s=0.0,
+        lag_p95_s=lag_s,
+        lag_max_s=lag_s,
+        kernel_share=kernel_share,
+    )
+    assert health.in_time == in_time
+    assert health.lagging == (lag_s > 0.003)
