@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from eaglemon.core.draft_decay import context_finding, decay_finding
 from eaglemon.core.draft_suspicion import conventions
 from eaglemon.core.draft_verdict import DraftDiagnosis, DraftEvidence, DraftVerdict, Finding
-from eaglemon.core.draft_views import CheckView, SearchView
+from eaglemon.core.draft_views import CheckView
+from eaglemon.core.draft_wiring import wiring_finding
 from eaglemon.core.problems import Problem, Severity
 from eaglemon.core.wiring import Capture
 
@@ -29,7 +30,7 @@ def diagnose_draft(known: DraftEvidence) -> DraftDiagnosis:
     overhead = _overhead(known)
     finding = (
         _algorithm(known)
-        or _wiring(known, capture, right, as_served)
+        or wiring_finding(known, capture, right, as_served)
         or _vocabulary(known, right)
         or _norms(known)
         or _recurrence(known, right)
@@ -113,81 +114,6 @@ def _algorithm(known: DraftEvidence) -> Finding | None:
         ),
         fixes=("set speculation.algorithm = EAGLE3 in the profile and restart",),
     )
-
-
-def _wiring(
-    known: DraftEvidence,
-    capture: Capture | None,
-    right: CheckView | None,
-    as_served: CheckView | None,
-) -> Finding | None:
-    search = known.search
-    if capture is not None and capture.crash:
-        return Finding(
-            verdict=DraftVerdict.WIRING,
-            sentence=f"{capture.name} cannot serve these layer ids: {capture.crash}",
-            evidence=(f"ids from {capture.key or 'defaults'}",),
-            fixes=_wiring_fixes(known),
-        )
-    if search is None:
-        return None
-    if search.slots is None:
-        return _unnumbered(search)
-    if capture is None or capture.slots is None:
-        return None
-    if capture.slots == search.slots:
-        return None
-    evidence = [
-        f"{capture.name} takes {list(capture.slots)} from {capture.key or 'its defaults'}",
-        f"offline the draft fits {list(search.slots)}, {_margin(search)} ahead of other layers",
-    ]
-    if right is not None and as_served is not None:
-        evidence.append(
-            f"offline accept length {right.served_length:.2f} with them, "
-            f"{as_served.served_length:.2f} with the layers served"
-        )
-    if known.served is not None and known.served.accept_length is not None:
-        evidence.append(f"served accept length {known.served.accept_length:.2f}")
-    return Finding(
-        verdict=DraftVerdict.WIRING,
-        sentence=f"layers wired as {list(capture.slots)} but trained on {list(search.slots)}",
-        evidence=tuple(evidence),
-        fixes=_wiring_fixes(known),
-        certain=search.decided,
-    )
-
-
-def _unnumbered(search: SearchView) -> Finding | None:
-    """Judge a file that does not tell its layers: only their order can be wrong."""
-    wiring = search.best.hypothesis.wiring
-    if not search.decided or wiring == tuple(f"aux[{slot}]" for slot in range(len(wiring))):
-        return None
-    return Finding(
-        verdict=DraftVerdict.WIRING,
-        sentence=f"trained on [{', '.join(wiring)}], not on the file's layers in their order",
-        evidence=(f"{_margin(search)} ahead of other orders and layers",),
-        fixes=(
-            "write them with 'eaglemon draft set-layers': embed is 0, aux[i] the i-th captured",
-        ),
-        certain=False,
-    )
-
-
-def _margin(search: SearchView) -> str:
-    return "?" if search.margin_se is None else f"{search.margin_se:.1f} standard errors"
-
-
-def _wiring_fixes(known: DraftEvidence) -> tuple[str, ...]:
-    change = known.change
-    if change is None:
-        return ("run 'eaglemon draft check' to find the layers it was trained on",)
-    if change.ids is None:
-        return (
-            "this engine and version cannot capture these layers",
-            *change.warnings,
-        )
-    written = f"{known.set_layers} (writes {list(change.ids)} to {change.key})"
-    return (written, *change.warnings, "restart the server and probe it")
 
 
 def _vocabulary(known: DraftEvidence, right: CheckView | None) -> Finding | None:
