@@ -186,7 +186,10 @@ def _counted(server: ServerView) -> ServedFigures | None:
     if seen is None or seen.accept_length is None:
         return None
     return ServedFigures(
-        accept_length=seen.accept_length, survival=seen.per_position, source=seen.source
+        accept_length=seen.accept_length,
+        survival=seen.per_position,
+        source=seen.source,
+        temperature=None,
     )
 
 

@@ -180,6 +180,8 @@ def _serving(known: DraftEvidence, right: CheckView | None) -> Finding | None:
     served = known.served
     if served is None or right is None or not served.survival or not right.served_survival:
         return None
+    if served.temperature != 0.0:
+        return None  # Sampled tokens are not the target's first choices, which offline expects.
     first, expected = served.survival[0], right.served_survival[0]
     error = right.served.survival_se[0] if right.served else right.steps[0].survival_se
     gap = max(SAME_STEP, 3 * error)

@@ -32,6 +32,7 @@ def served_figures(probe: ProbeProgress, earlier: ProbeProgress | None = None) -
         survival=figures.per_position,
         tok_s=figures.user_tok_s,
         source=figures.accept_source or "",
+        temperature=plan.temperature,
         longest_prompt_tokens=max(prompts, default=None),
         along=length_along(ok, figures.accept_length),
         requests=tuple(

@@ -75,6 +75,8 @@ class ServedFigures:
     along: LengthAlong | None = None
     requests: tuple[ServedRequest, ...] = ()
     """Those of which the engine tells the acceptance."""
+    temperature: float | None = 0.0
+    """``None`` where it is not known, as of other people's traffic."""
     earlier_length: float | None = None
     """Accept length of an earlier probe of the same server with the same prompts."""
 

@@ -153,6 +153,11 @@ def test_right_layers_and_a_poor_first_step_is_the_server_s_doing() -> None:
     assert diagnosis.verdict is DraftVerdict.SERVING
     assert diagnosis.sentence.endswith("0.50 served, 0.78 offline")
     assert not diagnosis.certain
+    # Of text that was sampled, or of other people's, the offline run says nothing.
+    for temperature in (0.7, None):
+        figures = replace(served((0.5, 0.3, 0.2, 0.1, 0.05), 100.0), temperature=temperature)
+        other = diagnose_draft(replace(RIGHT, served=figures))
+        assert other.verdict is not DraftVerdict.SERVING
 
 
 @pytest.mark.parametrize("engine", sorted(WIRING))
