@@ -37,7 +37,6 @@ class DraftDesk:
             "algorithm": profile.speculation.algorithm if profile.speculation else None,
             "served": _served(server),
             "place": f"{server.host}:",
-            "env": profile.env,
             "steps": _STEPS,
         }
         if capture:
@@ -93,7 +92,7 @@ class DraftDesk:
         computes = "prompts" in request and request["do"] == "diagnose"
         reached = profile.container is None and profile.conda is None
         python = interpreter(profile) if computes and reached else None
-        places: dict[str, Any] = {"target": profile.model}
+        places: dict[str, Any] = {"target": profile.model, "env": profile.env}
         if request["do"] != "outlook":
             places["folder"] = profile.draft
         return await perform_on(spec, {**request, **places}, python=python)
@@ -111,6 +110,9 @@ def _served(server: "ServerView") -> dict[str, Any] | None:
         return None
     return asdict(
         ServedFigures(
-            accept_length=seen.accept_length, survival=seen.per_position, source=seen.source
+            accept_length=seen.accept_length,
+            survival=seen.per_position,
+            source=seen.source,
+            temperature=None,
         )
     )
