@@ -272,10 +272,13 @@ def _agreed(
         )
     if confirmed:
         return True
-    if sys.stdin.isatty() and click.confirm("capture?", err=True):
-        return True
-    diagnostics.fail("nothing was captured: pass --yes")
-    return False
+    if not sys.stdin.isatty():
+        diagnostics.fail("nothing was captured: pass --yes")
+        return False
+    agreed = click.confirm("capture?", err=True)
+    if not agreed:
+        diagnostics.fail("not confirmed, nothing was captured")
+    return agreed
 
 
 def _algorithm(profile: Profile) -> str | None:
