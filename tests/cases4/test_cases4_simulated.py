@@ -248,7 +248,7 @@ async def test_an_address_that_nobody_answers_is_a_time_out() -> None:
         with pytest.raises(TimeLimitError, match="is not ready after 1 s"):
             await d.hub.wait_at(f"http://127.0.0.1:{free_port()}", host="sim", timeout_s=1.0)
         with pytest.raises(UsageError):
-            await d.hub.wait_at("https://x", host="sim", timeout_s=1.0)
+            await d.hub.wait_at("ftp://x", host="sim", timeout_s=1.0)
         with pytest.raises(EaglemonError):
             await d.hub.watch("1@sim")
 
