@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from eaglemon.core.run_comparison import ProfileHistory, RunComparison
     from eaglemon.core.server_url import Trust
     from eaglemon.core.verdict import Findings
-    from eaglemon.core.views import LaunchPlan, LogBatch, ServerView, Snapshot
+    from eaglemon.core.views import LaunchPlan, LogBatch, Needs, ServerView, Snapshot
 
 
 class PastLog(Protocol):
@@ -97,8 +97,11 @@ class Eaglemon(Protocol):
         """Yield a snapshot whenever something changed; a slow reader gets the latest only."""
         ...
 
-    async def settle(self, *, timeout_s: float = 20.0) -> Snapshot:
+    async def settle(self, *, timeout_s: float = 20.0, needs: Needs = "servers") -> Snapshot:
         """Wait until each host answered once, or failed to, and return the snapshot.
+
+        ``needs`` says what has to be known then: the list of runs, the GPUs too, or that every
+        server was asked how it is as well. One that does not answer is waited for a few seconds.
 
         Never raises for a host that cannot be reached: its ``HostView`` says why.
         """

@@ -80,6 +80,8 @@ class HealthWatch:
         if before in {ServerState.READY, ServerState.BUSY}:
             limit_s = min(limit_s, limits.hung_s / _PULSE_PARTS)
         started = self._clock.monotonic()
+        if server.seen.asked_at is None:
+            server.seen.asked_at = started
         code: int | None = None
         try:
             verdict, code, detail = await ask_health(
@@ -105,6 +107,8 @@ class HealthWatch:
             detail=detail,
         )
         server.seen.health_at = now
+        if verdict is not HealthVerdict.OK:
+            server.log.knows_ready = True
         if code is not None and server.state is ServerState.STARTING:
             server.log.enter(Phase.HTTP_OPEN)
         generated = server.engine.health_generates
@@ -129,6 +133,7 @@ class HealthWatch:
                 server.http(), server.engine, server.model_name, limit_s=limits.first_token_s
             )
         except EaglemonError as error:
+            server.log.knows_ready = True
             server.feed(events.TokenFailed(reason=error.message))
             return
         server.feed(events.TokenSeen())

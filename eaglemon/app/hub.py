@@ -29,7 +29,7 @@ from eaglemon.core.problems import Problem
 from eaglemon.core.profiles import Profile
 from eaglemon.core.runs import RunStatus
 from eaglemon.core.server_url import Trust
-from eaglemon.core.views import LaunchPlan, LogBatch, ServerState, ServerView, Snapshot
+from eaglemon.core.views import LaunchPlan, LogBatch, Needs, ServerState, ServerView, Snapshot
 from eaglemon.engines import engine_named
 from eaglemon.errors import ConfigError, ServerError, TimeLimitError
 from eaglemon.io.clock import Clock, SystemClock
@@ -126,13 +126,13 @@ class Hub:
             await self._changes.beyond(version, timeout_s=TICK_S)
             await self._clock.sleep(COALESCE_S)
 
-    async def settle(self, *, timeout_s: float = 20.0) -> Snapshot:
-        """Wait until each host answered once or failed to, its GPUs and servers included."""
+    async def settle(self, *, timeout_s: float = 20.0, needs: Needs = "servers") -> Snapshot:
+        """Wait until each host answered once or failed to, and what ``needs`` names is known."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 for host in self._hosts.values():
                     await host.answered.wait()
-                while not self._settled():
+                while not self._settled(needs):
                     await self._changes.beyond(self._changes.version, timeout_s=TICK_S)
         return self.snapshot()
 
@@ -350,10 +350,13 @@ class Hub:
 
     # Inside.
 
-    def _settled(self) -> bool:
+    def _settled(self, needs: Needs) -> bool:
         up = [host for host in self._hosts.values() if host.is_up]
+        if needs == "runs":
+            return True  # They come with the first answer.
+        sampled = all(host.sample is not None for host in up)
         keepers = [keeper for keeper in self._keepers.values() if keeper.host in up]
-        return all(host.sample is not None for host in up) and all(k.confirmed for k in keepers)
+        return sampled and (needs == "gpus" or all(keeper.confirmed for keeper in keepers))
 
     def _adopt(self, host: Host, status: RunStatus) -> None:
         known = {profile.name: profile for profile in self._profiles.all()}

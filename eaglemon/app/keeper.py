@@ -178,13 +178,13 @@ class Keeper:
     def confirmed(self) -> bool:
         """Whether what is shown rests on asking, not only on finding the run.
 
-        A run found on the host counts as starting until its health was asked and, where that is
-        good, a token was generated; and until its log was read up to the present.
+        A run that was found counts as starting until its health was asked and a token generated
+        or refused, unless it is silent for seconds; and until its log was read to the present.
         """
-        if self.machine.state.ended:
-            return self.log.caught_up
-        asked = self.seen.health is not None and self.machine.state is not ServerState.WARMING
-        return self.log.caught_up and (asked or not self.machine.state.starting)
+        # While it warms up, the detail is why there is no token yet.
+        told = self.machine.detail if self.state is ServerState.WARMING else self.seen.health
+        asked = told or not self.state.starting or self.seen.is_silent(self._clock.monotonic())
+        return self.log.caught_up and bool(asked)
 
     @property
     def state(self) -> ServerState:
@@ -200,8 +200,7 @@ class Keeper:
 
     def http(self) -> HttpClient:
         """Return the client of this server; raises ``HostError`` while the host is not up."""
-        if self._http is None:
-            self._http = self.new_http()
+        self._http = self._http or self.new_http()
         return self._http
 
     def new_http(self) -> HttpClient:
@@ -243,9 +242,10 @@ class Keeper:
                 self._tasks.start("metrics", metrics)
                 if not self.engine.health_generates:
                     self._tasks.start("pulse", self._health.pulse())
-                phases = self.log.track.views(self._clock.monotonic())
-                remembered = self.past.remember(self.id, self.launched_wall, phases)
-                self._tasks.start("history", remembered)
+                if self.log.knows_ready:
+                    phases = self.log.track.views(self._clock.monotonic())
+                    remembered = self.past.remember(self.id, self.launched_wall, phases)
+                    self._tasks.start("history", remembered)
             case ServerState.STOPPING | ServerState.RELEASING:
                 self._tasks.cancel("pulse")
             case ServerState.FAILED:

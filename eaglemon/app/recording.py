@@ -24,7 +24,7 @@ from eaglemon.core.probe import ProbePlan, ProbeProgress
 from eaglemon.core.problems import Problem
 from eaglemon.core.profiles import Profile
 from eaglemon.core.server_url import Trust
-from eaglemon.core.views import LaunchPlan, LogBatch, ServerView, Snapshot
+from eaglemon.core.views import LaunchPlan, LogBatch, Needs, ServerView, Snapshot
 from eaglemon.errors import ConfigError, EaglemonError, UsageError
 
 VERSION = 1
@@ -140,7 +140,7 @@ class Replay:
             await asyncio.sleep(max(0.0, pause_s) / self._speed)
             self._now += 1
 
-    async def settle(self, *, timeout_s: float = 20.0) -> Snapshot:
+    async def settle(self, *, timeout_s: float = 20.0, needs: Needs = "servers") -> Snapshot:
         """Return the picture of this moment."""
         return self.snapshot()
 

@@ -7,6 +7,9 @@ from eaglemon.core.runs import RunActivity
 from eaglemon.core.stall import WINDOW_S, has_moved, reads_or_writes
 from eaglemon.core.views import HealthView
 
+SILENT_S = 4.0
+"""A command that only looks waits so long for a server that was asked how it is."""
+
 
 @dataclass(slots=True)
 class Seen:
@@ -14,6 +17,8 @@ class Seen:
 
     health: HealthView | None = None
     health_at: float = 0.0
+    asked_at: float | None = None
+    """When it was first asked how it is."""
     moved_at: float = 0.0
     """When CPU, disk reads or GPU memory of the run last moved."""
     worked_at: float = 0.0
@@ -33,6 +38,10 @@ class Seen:
     ended_wall: float | None = None
     broken: dict[str, str] = field(default_factory=dict)
     """Tasks that ended by a mistake of ours, and by which; what they watch is no longer told."""
+
+    def is_silent(self, now: float) -> bool:
+        """Tell at monotonic ``now`` whether it was first asked longer ago than one waits."""
+        return self.asked_at is not None and now - self.asked_at > SILENT_S
 
     def note_activity(self, after: RunActivity, now: float) -> None:
         """Compare a reading with an earlier one, and note at monotonic ``now`` what moved."""

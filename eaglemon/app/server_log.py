@@ -49,6 +49,8 @@ class ServerLog:
         self._clock = clock
         self._heard = heard
         self._reader = LogReader(rules)
+        self.knows_ready = False
+        """When it was ready is known: it was seen before that, or a line of the past tells."""
         self._offset = 0
         self._launched_at: float | None = None
         self._stamps: StampClock | None = None
@@ -86,6 +88,7 @@ class ServerLog:
 
     def launched(self, wall: float) -> None:
         """Count from unix ``wall`` on, when the host ran the server's first process."""
+        self.knows_ready = True
         ago_s = max(0.0, self._clock.wall() - wall)
         self.track = StartupTrack(self._clock.monotonic() - ago_s)
 
@@ -192,6 +195,7 @@ class ServerLog:
     def _was_ready(self, event: LogReady) -> None:
         ready_s = self._written_s(event.stamp)
         if ready_s and self._launched_at is not None:
+            self.knows_ready = True
             self.track.enter(Phase.READY, self._launched_at + ready_s)
             self.track.finish(self._launched_at + ready_s)
 

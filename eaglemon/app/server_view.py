@@ -188,7 +188,7 @@ def _cause(keeper: Keeper) -> CauseView:
 
 
 def _ready_at(keeper: Keeper, phases: tuple[PhaseView, ...]) -> float | None:
-    for view in phases:
+    for view in phases if keeper.log.knows_ready else ():
         if view.phase is Phase.READY and view.started_s is not None:
             return keeper.launched_wall + view.started_s
     return None

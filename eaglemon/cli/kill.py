@@ -49,7 +49,8 @@ def command(
         return await session.find_server(console, server, sole=True)
 
     async def work(console: Eaglemon) -> tuple[ServerView, bool]:
-        found = await session.find_server(console, server, sole=True)
+        # Which GPUs it holds must be known: their memory is watched. How it is need not.
+        found = await session.find_server(console, server, sole=True, needs="gpus")
         if found.state.ended and not found.pids:
             return found, True
         stopping = console.stop(found.id, grace_s=grace, wait=True)

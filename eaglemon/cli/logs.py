@@ -45,7 +45,7 @@ def command(
     """
 
     async def work(console: Eaglemon) -> tuple[ServerView, list[LogBatch]]:
-        found = await session.find_server(console, server)
+        found = await session.find_server(console, server, needs="runs")
         kept: list[LogBatch] = []
         async for batch in console.logs(found.id, follow=follow, tail=lines):
             if batch.dropped:

@@ -39,7 +39,9 @@ def command(
     """
 
     async def work(console: Eaglemon) -> ServerView:
-        found = await session.find_server(console, server, sole=True)
+        found = await session.find_server(
+            console, server, sole=True, needs="servers" if keep else "gpus"
+        )
         if keep:
             return await keep_running(
                 console,

@@ -18,7 +18,7 @@ from eaglemon.cli.progress import Progress
 from eaglemon.cli.questions import tell_person, terminal_asker
 from eaglemon.core.foreign import parse_foreign_id
 from eaglemon.core.hosts import HostSpec
-from eaglemon.core.views import ServerView, Snapshot
+from eaglemon.core.views import Needs, ServerView, Snapshot
 from eaglemon.errors import HostError, UsageError
 from eaglemon.io.config import ProfileStore
 from eaglemon.io.connect import transport_to
@@ -88,13 +88,16 @@ async def settled(console: Eaglemon) -> Snapshot:
     return snapshot
 
 
-async def find_server(console: Eaglemon, text: str, *, sole: bool = False) -> ServerView:
+async def find_server(
+    console: Eaglemon, text: str, *, sole: bool = False, needs: Needs = "servers"
+) -> ServerView:
     """Ask the hosts for a server; raises ``UsageError``, or ``HostError`` where not all answer.
 
     ``PID@HOST`` is a server that no console started; it is watched from now on. Where several
     that live are meant it is the newest, which is told; with ``sole`` that raises ``UsageError``.
+    ``needs``: see ``Eaglemon.settle``.
     """
-    await console.settle()
+    await console.settle(needs=needs)
     if parse_foreign_id(text) is not None:
         return console.find(await console.watch(text))
     found = console.find(text)

@@ -6,6 +6,7 @@ The app layer builds one ``Snapshot`` of everything; front ends only format it.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal, TypeAlias
 
 from eaglemon.core.gpu_history import GpuTrace
 from eaglemon.core.hosts import HostFacts, HostSample, HostSpec, LinkState
@@ -13,6 +14,10 @@ from eaglemon.core.phases import Phase
 from eaglemon.core.probe import ProbeProgress
 from eaglemon.core.profiles import Profile, Speculation
 from eaglemon.core.runs import DamagedRun
+
+Needs: TypeAlias = Literal["runs", "gpus", "servers"]
+"""How much must be known of hosts, each with what comes before it: their runs, their GPUs, and of
+each server whether it answers."""
 
 
 class ServerState(StrEnum):

@@ -7,6 +7,9 @@ from eaglemon.core import units
 from eaglemon.core.hosts import LinkState
 from eaglemon.core.views import ServerState, ServerView, Snapshot
 
+NEW_S = 10.0
+"""What happened longer ago was only found now."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
@@ -24,7 +27,7 @@ def news(before: Snapshot, after: Snapshot) -> list[News]:
     for server in after.servers:
         old = before.server(server.id)
         if old is not None and old.state is not server.state:
-            found += _server_news(old, server)
+            found += _server_news(old, server, after.at)
     for host in after.hosts:
         known = before.host(host.name)
         if known is None or known.state is host.state:
@@ -37,10 +40,14 @@ def news(before: Snapshot, after: Snapshot) -> list[News]:
     return found
 
 
-def _server_news(old: ServerView, server: ServerView) -> list[News]:
+def _server_news(old: ServerView, server: ServerView, now: float) -> list[News]:
     name = server.name
     if server.state is ServerState.READY and old.state.starting:
-        return [News(text=f"{name} is ready after {units.duration(server.age_s)}", ends=True)]
+        # One that is found counts as starting until it was asked: it may be ready for long.
+        at = server.ready_at
+        if at is not None and now - at <= NEW_S:
+            took = units.duration(at - server.launched_at)
+            return [News(text=f"{name} is ready after {took}", ends=True)]
     if server.state is ServerState.FAILED:
         why = server.cause.sentence if server.cause else str(server.exit or "cause unknown")
         return [News(text=f"{name} failed: {why}", severity="error", ends=True)]

@@ -87,6 +87,7 @@ async def first_token(answers: Answers, profile: Profile, record: object = None)
         model_name="",
         http=lambda: http,
         feed=fed.append,
+        log=SimpleNamespace(knows_ready=False),
     )
     await HealthWatch(cast("Watched", server), SystemClock()).first_token(0.0)
     await http.close()

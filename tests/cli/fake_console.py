@@ -168,7 +168,7 @@ class FakeConsole:
         yield self.snapshot()
         await asyncio.Event().wait()
 
-    async def settle(self, *, timeout_s: float = 20.0) -> Snapshot:
+    async def settle(self, *, timeout_s: float = 20.0, needs: str = "servers") -> Snapshot:
         self.calls.append(("settle", timeout_s))
         if self.crash is not None:
             raise self.crash

@@ -76,7 +76,7 @@ from contextlib import asynccontextmanager
 from eaglemon.cli import main, session
 
 class Slow:
-    async def settle(self, *, timeout_s=20.0):
+    async def settle(self, *, timeout_s=20.0, needs="servers"):
         print("waiting", flush=True, file=sys.stderr)
         await asyncio.Event().wait()
 

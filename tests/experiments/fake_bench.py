@@ -69,7 +69,7 @@ class FakeBench:
             yield self.snapshot()
             await asyncio.sleep(0.001)
 
-    async def settle(self, *, timeout_s: float = 20.0) -> Snapshot:
+    async def settle(self, *, timeout_s: float = 20.0, needs: str = "servers") -> Snapshot:
         return self.snapshot()
 
     def plan(

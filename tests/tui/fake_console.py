@@ -86,7 +86,7 @@ class FakeConsole:
             self._changed.clear()
             yield self.now
 
-    async def settle(self, *, timeout_s: float = 20.0) -> Snapshot:
+    async def settle(self, *, timeout_s: float = 20.0, needs: str = "servers") -> Snapshot:
         return self.now
 
     def plan(

@@ -229,7 +229,7 @@ async def test_a_lost_gpu_and_a_broken_driver_are_told() -> None:
 
 async def test_news_is_told_once() -> None:
     async with opened(snapshots.only(snapshots.starting())) as console:
-        up = replace(snapshots.starting(), state=ServerState.READY)
+        up = replace(snapshots.starting(), state=ServerState.READY, ready_at=snapshots.AT)
         await console.push(snapshots.only(up))
         assert console.said == ["k25-eagle3 is ready after 4 m 43 s"]
         await console.push(snapshots.only(up))
