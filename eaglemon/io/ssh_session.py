@@ -15,6 +15,7 @@ from eaglemon.io.ssh_login import Login
 from eaglemon.io.transport import Asker, Completed
 
 STDERR_KEPT_BYTES = 8192
+TOO_FEW_SESSIONS = "its sshd refuses one more session: raise MaxSessions there (10 are enough)"
 _CLOSE_GRACE_S = 0.05
 """Whoever closes does not wait longer for the host to agree: it may hang."""
 
@@ -209,7 +210,8 @@ class _Mapped:
             return
         if isinstance(error, asyncssh.ChannelOpenError) and self._session.loss() is None:
             what = self._target or f"a channel to {self._session.name}"
-            raise HostError(f"cannot open {what}: {error.reason}") from error
+            hint = "" if self._target else TOO_FEW_SESSIONS
+            raise HostError(f"cannot open {what}: {error.reason}", hint=hint) from error
         if isinstance(error, asyncssh.Error | OSError):
             name = self._session.name
             raise LinkLostError(self._session.loss() or explain_loss(name, error)) from error
