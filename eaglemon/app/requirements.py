@@ -11,12 +11,16 @@ from eaglemon.core.profiles import Profile
 from eaglemon.engines import ENGINES
 from eaglemon.engines.base import Engine
 from eaglemon.engines.command import interpreter
-from eaglemon.errors import EaglemonError, HostError, HostKeyError, TimeLimitError
+from eaglemon.errors import EaglemonError, HostKeyError, TimeLimitError
 from eaglemon.io.connect import open_link
-from eaglemon.io.host_link import HostLink
+from eaglemon.io.host_link import AgentNotStartedError, HostLink
 from eaglemon.io.transport import ConfiguredTransport, Transport
 
 WRITE_LIMIT_S = 8.0
+NO_COMMANDS = (
+    "see whether this login may run commands: ForceCommand or an sftp-only account in sshd_config, "
+    "command= in authorized_keys, the login shell; or log in as another user"
+)
 _LATER = ("python", "nvml", "write access", "engines")
 
 
@@ -64,8 +68,9 @@ async def _on_host(
 ) -> list[Requirement]:
     try:
         link = await open_link(transport, spec)
-    except HostError as error:
-        failed = Requirement(name="python", met=False, detail=error.message, fix=error.hint)
+    except EaglemonError as error:
+        fix = error.hint or (NO_COMMANDS if isinstance(error, AgentNotStartedError) else "")
+        failed = Requirement(name="python", met=False, detail=error.message, fix=fix)
         return [failed, *(_not_looked_at(name) for name in _LATER[1:])]
     try:
         return [
@@ -115,7 +120,7 @@ async def _driver(link: HostLink) -> Requirement:
 async def _write_access(link: HostLink, transport: Transport) -> Requirement:
     facts = link.facts
     folder = shlex.quote(f"{facts.state_dir}/runs")
-    command = f"mkdir -p {folder} && t={folder}/.eaglemon-$$ && : > $t && rm $t"
+    command = f'mkdir -p {folder} && t={folder}/.eaglemon-$$ && : > "$t" && rm "$t"'
     try:
         done = await transport.run(command, timeout_s=WRITE_LIMIT_S)
     except TimeLimitError:
@@ -130,7 +135,7 @@ async def _write_access(link: HostLink, transport: Transport) -> Requirement:
             name="write access",
             met=False,
             detail=f"{facts.state_dir}: {error.message}",
-            fix="see whether that file system hangs",
+            fix=error.hint or "see whether that file system hangs",
         )
     if done.status != 0:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()

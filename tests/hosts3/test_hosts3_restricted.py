@@ -1,0 +1,44 @@
+"""``hosts check`` on logins that may not do all, and on homes with unusual names."""
+
+from pathlib import Path
+
+import pytest
+
+from eaglemon.app.requirements import examine
+from eaglemon.core.host_report import Requirement
+from eaglemon.core.hosts import HostSpec
+from eaglemon.io.connect import transport_to
+from tests.sshd import sshd
+
+
+async def look(spec: HostSpec) -> dict[str, Requirement]:
+    report = await examine(spec, (), connect=transport_to)
+    return {one.name: one for one in report.requirements}
+
+
+@pytest.mark.parametrize(
+    ("extra", "row", "found", "fix"),
+    [
+        ("ForceCommand echo only git here >&2; exit 128", "python", "only git here", "ForceCom"),
+        ("ForceCommand internal-sftp", "python", "sftp connections only", "sftp-only account"),
+        ("MaxSessions 0", "python", "cannot open a channel", "MaxSessions"),
+        ("MaxSessions 1", "write access", "cannot open a channel", "MaxSessions"),
+    ],
+)
+async def test_what_a_login_lacks_comes_with_its_fix(
+    tmp_path: Path, extra: str, row: str, found: str, fix: str
+) -> None:
+    async with sshd(tmp_path / "sshd", extra=[extra]) as server:
+        one = (await look(server.spec()))[row]
+        assert one.met is False
+        assert found in one.detail
+        assert fix in one.fix
+
+
+@pytest.mark.parametrize("name", ["my home", "a'b", 'a"b', "a$b*"])
+async def test_a_home_with_any_name_is_written_to_and_left_clean(tmp_path: Path, name: str) -> None:
+    home = tmp_path / name
+    spec = HostSpec(name="here", transport="local", env={"XDG_STATE_HOME": str(home)})
+    access = (await look(spec))["write access"]
+    assert access.met, access
+    assert [path.name for path in (home / "eaglemon" / "runs").iterdir()] == []
