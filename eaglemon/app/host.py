@@ -11,7 +11,7 @@ from contextlib import aclosing, suppress
 from typing import Protocol
 
 from eaglemon.core.gpu_history import GpuHistory
-from eaglemon.core.hosts import HostFacts, HostSample, HostSpec, LinkState
+from eaglemon.core.hosts import HostFacts, HostSample, HostSpec, LinkState, beside_name
 from eaglemon.core.nvidia_smi import advise
 from eaglemon.core.runs import DamagedRun, RunStatus
 from eaglemon.core.views import HostView
@@ -185,7 +185,7 @@ class Host:
             pause_s = min(pause_s * 2, RETRY_MOST_S)
             self._retry_at = self._clock.monotonic() + wait_s
             # Whoever shows it names the host.
-            self._set(LinkState.DOWN, reason.removeprefix(f"{self.spec.name}: "))
+            self._set(LinkState.DOWN, beside_name(self.spec.name, reason))
             self.answered.set()
             self._retry_now.clear()
             with suppress(TimeoutError):

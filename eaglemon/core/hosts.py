@@ -18,9 +18,23 @@ class LinkState(StrEnum):
     DOWN = "down"
 
 
+JUMP_WORDS = " (jump host "
+"""Between the name of a host and that of a jump host on the way to it."""
+
+
 def of_host(name: str, text: str) -> str:
     """Return ``text`` about a host with its name before it, once."""
-    return text if text.startswith(f"{name}: ") else f"{name}: {text}"
+    return f"{name}: {beside_name(name, text)}"
+
+
+def beside_name(name: str, text: str) -> str:
+    """Return ``text`` as it is said where the host is named already; a jump host is named."""
+    if text.startswith(f"{name}: "):
+        return text.removeprefix(f"{name}: ")
+    if text.startswith(f"{name}{JUMP_WORDS}"):
+        hop, end, rest = text.removeprefix(f"{name}{JUMP_WORDS}").partition("): ")
+        return f"jump host {hop}: {rest}" if end else text
+    return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

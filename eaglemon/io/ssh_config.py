@@ -7,6 +7,7 @@ asyncssh cannot do is named (``unused``).
 import functools
 import getpass
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -134,6 +135,18 @@ def read_ssh_config(spec: HostSpec, address: str) -> SshConfig | None:
             hint="correct that line",
         )
     return SshConfig(values=_parsed(done.stdout), defaults=_defaults(program))
+
+
+def command_of(spec: HostSpec, address: str) -> str:
+    """Return the command by which a person reaches a host as it is reached here."""
+    words = ["ssh", *_file_option(spec)]
+    if spec.identity is not None:
+        words += ["-i", spec.identity]
+    if spec.known_hosts is not None:
+        words += ["-o", f"UserKnownHostsFile={spec.known_hosts}"]
+    if spec.port is not None:
+        words += ["-p", str(spec.port)]
+    return shlex.join([*words, f"{spec.user}@{address}" if spec.user else address])
 
 
 def _ask(program: str, words: Sequence[str]) -> subprocess.CompletedProcess[bytes] | None:

@@ -1,6 +1,7 @@
 """What SSH failures mean, in words, with the next step. Imported once asyncssh is in use."""
 
 import base64
+import contextlib
 import hmac
 import os
 import socket
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import asyncssh
 
+from eaglemon.core.hosts import JUMP_WORDS
 from eaglemon.errors import HostError, HostKeyError
 
 
@@ -22,6 +24,8 @@ class Target:
     address: str
     port: int
     user: str
+    known_as: str = ""
+    """The name in known_hosts: the address or HostKeyAlias."""
     known_hosts: tuple[str, ...]
     """Files that exist, else the one where a new key is to be added."""
     keys: tuple[str, ...]
@@ -38,6 +42,10 @@ class Target:
     """Socket of the key agent."""
     jumps: tuple[str, ...] = ()
     """Jump hosts on the way, the nearest first."""
+    ssh: str
+    """The command by which a person would connect, by the name that was asked for."""
+    is_direct: bool = True
+    """Whether the address is reached as it is, and known by itself: no jump, proxy or alias."""
 
     @property
     def place(self) -> str:
@@ -45,10 +53,9 @@ class Target:
         return f"{self.address}:{self.port}"
 
     @property
-    def ssh(self) -> str:
-        """The command by which a person would connect."""
-        port = "" if self.port == 22 else f"-p {self.port} "
-        return f"ssh {port}{self.user}@{self.address}"
+    def host(self) -> str:
+        """The console's name of the host that this is, or is on the way to."""
+        return self.name.partition(JUMP_WORDS)[0]
 
 
 @dataclass(slots=True)
@@ -74,13 +81,20 @@ class Offered:
         self.host, self.address, self.port, self.key = host, address, port, key
 
 
-def explain_connect(target: Target, error: Exception, offered: Offered) -> HostError:
-    """Say why a connection could not be made and what to do."""
+def explain_connect(
+    target: Target, error: Exception, offered: Offered, *, proxy_said: str = ""
+) -> HostError:
+    """Say why a connection could not be made and what to do; a ProxyCommand has its say."""
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
         return _explain_key(target, error, offered)
     if isinstance(error, asyncssh.PermissionDenied):
         return _explain_denied(target)
     text = str(error) or type(error).__name__
+    if proxy_said:
+        return HostError(
+            f"{target.name}: cannot connect to {target.place}: {proxy_said}",
+            hint=f"see what {target.ssh} says",
+        )
     return (
         _explain_network(target, error)
         or _explain_settings(target, error)
@@ -116,9 +130,31 @@ def find_changed_key(
                 found = asyncssh.import_known_hosts(line).match(host, address, port)
             except ValueError:
                 continue
-            if found[0] or found[1]:
+            # An authority says nothing about a host that shows a key without a certificate.
+            if found[0]:
                 return file, number
     return None
+
+
+def find_revoked_key(target: Target) -> str:
+    """Return the file that revokes a key of this host, with its line where only one does."""
+    port = None if target.port == 22 else target.port
+    for file in target.known_hosts:
+        try:
+            lines = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            continue
+        found = []
+        for number, line in enumerate(lines, start=1):
+            with contextlib.suppress(ValueError):
+                matched = (
+                    line.startswith("@revoked")
+                    and (asyncssh.match_known_hosts(line.encode(), target.known_as, "", port)[2])
+                )
+                found += [number] if matched else []
+        if found:
+            return f"{file} line {found[0]}" if len(found) == 1 else file
+    return target.known_hosts[0]
 
 
 def _explain_network(target: Target, error: Exception) -> HostError | None:
@@ -202,6 +238,12 @@ def _explain_key(
     target: Target, error: asyncssh.HostKeyNotVerifiable, offered: Offered
 ) -> HostKeyError:
     file = target.known_hosts[0]
+    if is_revoked(error):
+        where = find_revoked_key(target)
+        return HostKeyError(
+            f"{target.name}: the host key of {target.place} is REVOKED in {where}",
+            hint="do not connect; ask who runs the host",
+        )
     if offered.key is None:
         return HostKeyError(
             f"{target.name}: the host key on the way to {target.place} is not trusted: "
@@ -217,13 +259,21 @@ def _explain_key(
             hint="ask who runs the host; if the change is right, remove that line and connect "
             f"once with {target.ssh}",
         )
-    port = "" if offered.port == 22 else f"-p {offered.port} "
+    scan = ""
+    if target.is_direct:
+        port = "" if offered.port == 22 else f"-p {offered.port} "
+        scan = f", or run ssh-keyscan {port}{offered.host} >> {file}"
     return HostKeyError(
         f"{target.name}: the host key of {target.place} is unknown: it offers {print_}, and "
         f"{file} has no entry for it",
-        hint=f"compare the fingerprint, then use --accept-new once, connect once with "
-        f"{target.ssh}, or run ssh-keyscan {port}{offered.host} >> {file}",
+        hint=f"compare the fingerprint, then run eaglemon --accept-new gpus {target.host} once, "
+        f"or connect once with {target.ssh}{scan}",
     )
+
+
+def is_revoked(error: asyncssh.HostKeyNotVerifiable) -> bool:
+    """Tell whether known_hosts revokes the key or the authority of its certificate."""
+    return "revoked" in error.reason.lower()
 
 
 def _explain_denied(target: Target) -> HostError:

@@ -14,7 +14,7 @@ from typing import Any
 
 import asyncssh
 
-from eaglemon.core.hosts import HostQuestion, HostSpec
+from eaglemon.core.hosts import JUMP_WORDS, HostQuestion, HostSpec
 from eaglemon.errors import HostError, HostKeyError
 from eaglemon.io.ssh_errors import (
     Offered,
@@ -23,9 +23,12 @@ from eaglemon.io.ssh_errors import (
     explain_loss,
     find_changed_key,
     is_encrypted,
+    is_revoked,
     is_security_key,
     untouched,
 )
+from eaglemon.io.ssh_keys import key_algorithms
+from eaglemon.io.ssh_proxy import Proxy
 from eaglemon.io.ssh_target import nothing_known, parse_hop, way_to
 from eaglemon.io.transport import Asker
 
@@ -52,10 +55,16 @@ class Login:
         self, spec: HostSpec, *, ask: Asker | None, tell: Callable[[str], None], depth: int = 0
     ) -> None:
         self.hops: list[asyncssh.SSHClientConnection] = []
+        self.proxies: list[Proxy] = []
+        """The programs that this connection goes through (ProxyCommand)."""
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._spec, self._ask, self._tell, self._depth = spec, ask, tell, depth
         self._offered = Offered()
         self._reached = False
+        self._proxy: Proxy | None = None
+        self._logged_in = False
+        self._plain = False
+        """The host's certificate proved nothing: only its key itself counts, as for ssh."""
         self.unused: tuple[str, ...] = ()
         """What OpenSSH's configuration asks for and is not done here, in words."""
 
@@ -73,6 +82,8 @@ class Login:
         except BaseException:
             for hop in reversed(self.hops):
                 hop.abort()
+            for proxy in self.proxies:
+                await proxy.close()
             raise
 
     async def _attempts(
@@ -83,7 +94,11 @@ class Login:
             try:
                 return await self._attempt(target, options)
             except (OSError, ValueError, asyncssh.Error) as error:
-                refusal = explain_connect(target, error, self._offered)
+                said = await self._proxy.last_words() if self._proxy is not None else ""
+                if self._bad_certificate(error):
+                    self._plain = True
+                    continue
+                refusal = explain_connect(target, error, self._offered, proxy_said=said)
                 if isinstance(error, asyncssh.HostKeyNotVerifiable):
                     trusted = await self._accept(target, refusal)
                 elif isinstance(error, asyncssh.PermissionDenied):
@@ -93,6 +108,17 @@ class Login:
                 if trusted is None:
                     raise refusal from error
                 target = trusted
+            finally:
+                if self._proxy is not None and not self._logged_in:
+                    await self._proxy.close()
+
+    def _bad_certificate(self, error: Exception) -> bool:
+        return (
+            isinstance(error, asyncssh.HostKeyNotVerifiable)
+            and not self._plain
+            and self._offered.key is None
+            and not is_revoked(error)
+        )
 
     async def _attempt(
         self, target: Target, options: Mapping[str, Any]
@@ -110,6 +136,11 @@ class Login:
             given["tunnel"] = self.hops[-1]
         elif target.jumps:
             given["tunnel"] = None
+        given["server_host_key_algs"] = await asyncio.to_thread(
+            key_algorithms, target, options.get("server_host_key_algs"), plain=self._plain
+        )
+        self._reached = False
+        command = given.pop("proxy_command", None)
         touched = await _has_security_key(target)
         teller = asyncio.get_running_loop().call_later(
             TOUCH_AFTER_S,
@@ -119,6 +150,11 @@ class Login:
         try:
             least_s = TOUCH_LIMIT_S if touched else CONNECT_LIMIT_S
             async with asyncio.timeout(max(least_s, options.get("connect_timeout", 0.0))):
+                if command is not None and not self.hops:
+                    self._proxy = Proxy()
+                    self.proxies = [self._proxy]
+                    await self._proxy.start(command)
+                    given["sock"] = self._proxy.socket
                 return await asyncssh.connect(
                     target.address, client_factory=self._client(), **given
                 )
@@ -145,15 +181,23 @@ class Login:
             def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
                 """From here on it is the login that takes time."""
                 login._reached = True
+                if login._proxy is not None:
+                    login._proxy.is_taken = True
 
             def connection_lost(self, exc: Exception | None) -> None:
                 """Keep why the connection ended; an attempt that is repeated does not count."""
+                proxy = login._proxy
+                if self._was_up and proxy is not None:
+                    said = f" ({proxy.said})" if proxy.said else ""
+                    proxy.end()
+                else:
+                    said = ""
                 if self._was_up and not login.lost.done():
-                    login.lost.set_result(explain_loss(login._spec.name, exc))
+                    login.lost.set_result(explain_loss(login._spec.name, exc) + said)
 
             def auth_completed(self) -> None:
                 """From here on an end is a loss."""
-                self._was_up = True
+                self._was_up = login._logged_in = True
 
             _was_up = False
 
@@ -168,7 +212,7 @@ class Login:
             )
         user, place, port = parse_hop(hop)
         spec = HostSpec(
-            name=f"{self._spec.name} (jump host {hop.rpartition('@')[2]})",
+            name=f"{self._spec.name}{JUMP_WORDS}{hop.rpartition('@')[2]})",
             address=place,
             user=user,
             port=port,
@@ -184,12 +228,13 @@ class Login:
         else:
             connection = await login.connect()
         self.hops = [*login.hops, connection]
+        self.proxies += login.proxies
 
     async def _direct(self) -> asyncssh.SSHClientConnection:
         """Connect through the hops that are up, whatever ProxyJump says."""
         spec = self._spec
         way = await asyncio.to_thread(way_to, spec, spec.address or spec.name)
-        return await self._attempts(way.target, way.options)
+        return await self._attempts(replace(way.target, is_direct=False), way.options)
 
     async def _accept(self, target: Target, refusal: HostError) -> Target | None:
         """Ask whether an unknown key is the right one, and note it; never for a changed one."""

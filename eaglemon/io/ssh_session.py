@@ -12,6 +12,7 @@ from eaglemon.core.hosts import HostSpec
 from eaglemon.errors import HostError, LinkLostError
 from eaglemon.io.ssh_errors import explain_loss
 from eaglemon.io.ssh_login import Login
+from eaglemon.io.ssh_proxy import Proxy
 from eaglemon.io.transport import Asker, Completed
 
 STDERR_KEPT_BYTES = 8192
@@ -26,7 +27,14 @@ async def open_session(
     """Connect and log in; raises ``HostError`` that names the cause and the fix."""
     login = Login(spec, ask=ask, tell=tell)
     connection = await login.connect()
-    return SshSession(spec.name, connection, login.lost, login.hops, unused=login.unused)
+    return SshSession(
+        spec.name,
+        connection,
+        login.lost,
+        hops=login.hops,
+        proxies=login.proxies,
+        unused=login.unused,
+    )
 
 
 class SshSession:
@@ -37,7 +45,9 @@ class SshSession:
         name: str,
         connection: asyncssh.SSHClientConnection,
         lost: asyncio.Future[str],
+        *,
         hops: Sequence[asyncssh.SSHClientConnection] = (),
+        proxies: Sequence[Proxy] = (),
         unused: Sequence[str] = (),
     ) -> None:
         self.name = name
@@ -45,6 +55,7 @@ class SshSession:
         """What OpenSSH's configuration asks for and is not done here, in words."""
         self._hops = tuple(hops)
         """Connections to the jump hosts that this one goes through, the nearest first."""
+        self._proxies = tuple(proxies)
         self._connection = connection
         self._lost = lost
 
@@ -74,6 +85,8 @@ class SshSession:
             self._connection.abort()
         for hop in reversed(self._hops):
             hop.abort()
+        for proxy in self._proxies:
+            await proxy.close()
 
     def loss(self) -> str | None:
         """Return why the connection ended, ``None`` while it is up."""

@@ -10,7 +10,7 @@ import asyncssh
 
 from eaglemon.core.hosts import HostSpec
 from eaglemon.errors import HostError
-from eaglemon.io.ssh_config import SshConfig, read_ssh_config
+from eaglemon.io.ssh_config import SshConfig, command_of, read_ssh_config
 from eaglemon.io.ssh_errors import Offered, Target, explain_connect
 from eaglemon.io.ssh_options import agent_socket, identity_files, options_from
 
@@ -54,6 +54,10 @@ def way_to(spec: HostSpec, address: str) -> Way:
         address=host,
         port=options["port"],
         user=options.get("username", ""),
+        ssh=command_of(spec, address),
+        known_as=options.get("host_key_alias", host),
+        is_direct=not {"host_key_alias", "proxy_command"} & set(options)
+        and not _jumps(config.one("proxyjump")),
         known_hosts=_known_hosts(spec, _configured_hosts(config)),
         keys=_present_keys([spec.identity] if spec.identity else identity_files(config)),
         missing_keys=() if spec.identity else _missing_keys(identity_files(config)),
@@ -104,6 +108,8 @@ def _without_ssh(spec: HostSpec, address: str, options: dict[str, Any]) -> Way:
             address=address,
             port=spec.port or 22,
             user=spec.user or "",
+            ssh=command_of(spec, address),
+            known_as=address,
             known_hosts=(),
             keys=_present_keys([spec.identity] if spec.identity else []),
         )
@@ -116,6 +122,9 @@ def _without_ssh(spec: HostSpec, address: str, options: dict[str, Any]) -> Way:
         address=found.host,
         port=found.port,
         user=found.username,
+        ssh=command_of(spec, address),
+        known_as=found.host_key_alias or found.host,
+        is_direct=not (found.host_key_alias or found.proxy_command or found.tunnel),
         known_hosts=_known_hosts(spec, [str(file) for file in listed]),
         keys=_present_keys([spec.identity] if spec.identity else keys),
         agent=found.agent_path,
