@@ -1569,6 +1569,10 @@ class Refusal(str):
     code: Optional[int]
 
 
+GONE = (15, 16)
+"""Codes of an answer that tell of the whole GPU: it is lost, or has to be reset."""
+
+
 class Device:
     """A GPU with what seldom changes."""
 
@@ -1591,6 +1595,10 @@ class Device:
         self.processes_known = True
         """Whether an empty list means that there is no process."""
         self.slow_at = -1e9
+        self.gone_slow: Optional[str] = None
+        """What seldom changes could not be read the last time, because the GPU is gone."""
+        self.gone_listing: Optional[str] = None
+        """The same of its processes."""
         self.power_limit: Optional[float] = None
         self.ecc: Optional[int] = None
         self.mig: Optional[List[Tuple[Any, Json]]] = None
@@ -1677,6 +1685,8 @@ class Gpus:
         self._workers: Dict[int, Worker] = {}
         self._answered = threading.Condition()
         self._all_lost = False
+        self._asked = threading.local()
+        """Of the thread that asks: the words of an answer that says that the GPU is gone."""
         self._watchers: Dict[int, Tuple[float, float]] = {}
         self._processes_at = -1e9
         self._seen: Dict[Key, Json] = {}
@@ -1812,6 +1822,8 @@ class Gpus:
         except Exception as error:
             refusal = Refusal(describe(error))
             refusal.code = getattr(error, "value", None)
+            if refusal.code in GONE:
+                self._asked.gone = refusal
             return None, refusal
 
     def _try(self, name: str, *arguments: Any) -> Any:
@@ -1867,7 +1879,11 @@ class Gpus:
         try:
             device.last = self._read(device)
             if processes_too:
+                self._asked.gone = None
                 device.processes = self._list_processes(device)
+                device.gone_listing = self._asked.gone
+                if device.gone_listing is not None and device.last["error"] is None:
+                    device.last = dict(device.last, error=device.gone_listing)
         except Exception as error:
             device.last = device.reading("cannot be read: %s" % describe(error))
 
@@ -1878,7 +1894,10 @@ class Gpus:
         now = time.monotonic()
         if now - device.slow_at >= self.SLOW_S:
             device.slow_at = now
+            self._asked.gone = None
             self._read_slow(device)
+            device.gone_slow = self._asked.gone
+        self._asked.gone = None
         reading = device.reading()
         memory, lost = self._read_memory(handle)
         if memory is not None:
@@ -1906,6 +1925,10 @@ class Gpus:
         errors = [lost, rates_error, heat_error, power_error]
         if None not in errors and any(error is not None and error.code != 3 for error in errors):
             reading["error"] = lost
+        # One answer is enough, also of what is asked less often: no driver takes it back.
+        gone = self._asked.gone or device.gone_slow or device.gone_listing
+        if gone is not None:
+            reading["error"] = gone
         return reading
 
     def _read_memory(self, handle: Any) -> Tuple[Any, Optional[Refusal]]:

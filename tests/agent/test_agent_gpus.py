@@ -165,6 +165,38 @@ async def test_a_lost_gpu_is_told_and_the_others_go_on(driver: Driver) -> None:
             break
 
 
+@pytest.mark.parametrize(
+    ("call", "code", "error"),
+    [
+        ("MemoryInfo", 15, "GPU is lost"),
+        ("UtilizationRates", 15, "GPU is lost"),
+        ("PowerUsage", 16, "GPU requires restart"),
+        ("EnforcedPowerLimit", 15, "GPU is lost"),
+        ("ComputeProcesses", 15, "GPU is lost"),
+    ],
+)
+async def test_one_answer_is_enough_for_a_lost_gpu(
+    driver: Driver, call: str, code: int, error: str
+) -> None:
+    driver.fail(f"{call}/1 {code}")
+    async with (
+        driver.link(FAKE_GPUS="2") as link,
+        aclosing(link.watch_gpus(interval_s=0.1, processes_interval_s=0.4)) as samples,
+    ):
+        number = 0
+        async for sample in samples:
+            lost, other = sample.gpus
+            assert other.error is None
+            number += 1
+            # The first one may be before its processes were listed; it does not come and go.
+            if number > 1:
+                assert lost.error == error
+            # What still answers is shown.
+            assert lost.temperature_c == 40
+            if number == 6:
+                break
+
+
 async def test_a_gpu_without_handle_is_a_row(driver: Driver) -> None:
     driver.fail("HandleByIndex/0 15")
     sample = await driver.sample(FAKE_GPUS="2")
