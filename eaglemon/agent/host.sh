@@ -25,9 +25,40 @@ em_state() {
   fi
 }
 
+# Descendants of process $1 without $2 and those below it, a line each: "pid ticks".
+em_descendants() {
+  cat /proc/[0-9]*/stat 2>/dev/null | awk -v root="$1" -v spared="$2" '
+    { pid = $1; sub(/^.*\) /, ""); parent[pid] = $2; start[pid] = $20; order[++count] = pid }
+    END {
+      below[root] = 1
+      do {
+        grown = 0
+        for (i = 1; i <= count; i++) {
+          pid = order[i]
+          if (!(pid in below) && parent[pid] in below && pid != spared) {
+            below[pid] = 1; grown = 1; print pid, start[pid]
+          }
+        }
+      } while (grown)
+    }'
+}
+
+# Ends this shell and what it waits for: a nvidia-smi that hangs would stay for ever.
+em_end() {
+  trap '' TERM
+  found=$(em_descendants $$ "$(exec sh -c 'echo "$PPID"')")
+  kill -TERM $$
+  for signal in TERM KILL; do
+    printf '%s\n' "$found" | while read -r pid ticks; do
+      [ -n "$pid" ] && [ "$(em_ticks "$pid")" = "$ticks" ] && kill "-$signal" "$pid"
+    done
+    em_nap 0.5
+  done
+}
+
 # Runs a stream until it ends or stdin (handle 3) does: that is the end of the link.
 em_stream() {
-  ( cat <&3; kill -TERM $$ ) >/dev/null 2>&1 &
+  ( cat <&3; em_end ) >/dev/null 2>&1 &
   watcher=$!
   trap 'kill "$watcher" 2>/dev/null' EXIT
   "$@"

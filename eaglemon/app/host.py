@@ -203,7 +203,7 @@ class Host:
         if self._records_silent is not None:
             limits.insert(0, self._records_silent)
         error = self.sample.driver_error if self.sample is not None else None
-        if error and not any("nvidia-smi" in error and "nvidia-smi" in limit for limit in limits):
+        if error and not any(error in limit for limit in limits):
             limits.append(advise(error))
         return "; ".join(limits)
 

@@ -198,6 +198,7 @@ _ADVICE = (
     ("no devices", "see lspci and dmesg: no GPU here, or it is given to a virtual machine"),
     ("driver not loaded", "load it: modprobe nvidia"),
     ("couldn't communicate", "see dmesg: the driver is not loaded"),
+    ("no nvidia-smi", "install the NVIDIA driver, or use this host without GPU readings"),
     ("library not found", "install the NVIDIA driver, or use this host without GPU readings"),
     ("not a valid field", "the driver is old: the report is read instead"),
 )

@@ -27,6 +27,7 @@ from eaglemon.io import agent_values
 US = "\x1f"
 TICKS_PER_S = 100
 """Clock ticks of ``/proc``: the same on all Linux machines that have NVIDIA drivers."""
+NO_SMI = "no nvidia-smi: nothing is known of its GPUs"
 NO_PYTHON = (
     "no python3: GPUs are read with nvidia-smi each second or slower, probes are sent from this "
     "computer, versions of engines are not known; install python3 or set python = ... in hosts.toml"
@@ -48,7 +49,7 @@ def facts_of(block: str) -> tuple[HostFacts, frozenset[str]]:
     smi = "nvidia-smi" in found
     limits = [NO_PYTHON]
     if not smi:
-        limits.append("no nvidia-smi: nothing is known of its GPUs")
+        limits.append(NO_SMI)
     facts = HostFacts(
         hostname=host,
         user=user,
@@ -63,7 +64,7 @@ def facts_of(block: str) -> tuple[HostFacts, frozenset[str]]:
         limits=tuple(limits),
         cpu_count=int(cpus) if cpus.isdigit() else None,
         memory_total_bytes=int(memory) * 1024 if memory.isdigit() else None,
-        nvml_error=None if smi else "there is neither python3 nor nvidia-smi on this host",
+        nvml_error=None if smi else NO_SMI,
     )
     return facts, found
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from eaglemon.sim.host import SimHost
+from tests.agent.driver import until
 from tests.hosts3.shell_host import Smi
 from tests.sshd import Sshd, start_sshd
 
@@ -159,3 +160,32 @@ async def test_an_interval_out_of_range_is_refused(tmp_path: Path) -> None:
     config = hosts_file(tmp_path)
     _, err = await eaglemon(config, "gpus", "--interval", "1h", code=2)
     assert "is not from 0.1s to 5s" in err
+
+
+async def test_an_nvidia_smi_that_hangs_or_sees_nothing_is_told_and_none_stays(
+    shared: Sshd, tmp_path: Path
+) -> None:
+    smi = Smi(tmp_path / "smi")
+    bare = over(shared, tmp_path / "state", python="/no/python3")
+    bare["env"] = {"XDG_STATE_HOME": str(tmp_path / "state"), **smi.env}
+    config = hosts_file(tmp_path, box=bare)
+    smi.write("hang", "")
+    out, _ = await eaglemon(config, "gpus", "box", code=1)
+    assert "no python3" in out
+    assert "nvidia-smi has not answered for" in out
+    await until(lambda: not [pid for pid in pids() if str(smi.folder) in command_of(pid)])
+    (smi.folder / "hang").unlink()
+    smi.write("gpus.csv", "")
+    out, _ = await eaglemon(config, "gpus", "box", code=1)
+    assert "nvidia-smi answered without a GPU" in out
+
+
+def pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def command_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""

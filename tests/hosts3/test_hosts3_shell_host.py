@@ -307,7 +307,7 @@ async def test_without_nvidia_smi_the_host_is_still_usable(state: Path, tmp_path
     async with shell_link(state) as link:
         sample = await sample_when(link, lambda one: True)
     assert sample.gpus == ()
-    assert "neither python3 nor nvidia-smi" in str(sample.driver_error)
+    assert sample.driver_error in link.facts.limits
     assert any("no nvidia-smi" in limit for limit in link.facts.limits)
 
 
