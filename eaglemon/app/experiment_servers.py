@@ -100,8 +100,10 @@ class ExperimentServers:
                     return now
         return None
 
-    async def make_room(self, arm: Arm) -> tuple[str, ...]:
-        """Stop what is in the arm's way and return the servers' ids.
+    async def make_room(
+        self, arm: Arm, *, stopping: Callable[[str], None] = lambda _: None
+    ) -> tuple[str, ...]:
+        """Stop what is in the arm's way and return the servers' ids; ``stopping`` is told each.
 
         Raises ``ArmError`` when something cannot be stopped, ``HostError`` without the host.
         """
@@ -110,14 +112,17 @@ class ExperimentServers:
             intent = self._intent_of(view)
             if intent is None and view.id not in self._displaced and not view.state.ended:
                 await self._displace(view)
+            stopping(view.id)
             await self._stop(view)
             if intent is not None:
                 await self._ended(intent)
             stopped.append(view.id)
         return tuple(stopped)
 
-    async def start(self, index: int, arm: Arm) -> ServerView:
-        """Launch the arm's server and wait until it generates.
+    async def start(
+        self, index: int, arm: Arm, *, launched: Callable[[str], None] = lambda _: None
+    ) -> ServerView:
+        """Launch the arm's server, tell ``launched`` its id, and wait until it generates.
 
         Raises ``ArmError`` with the diagnosis when it does not come up; nothing is left of it then.
         """
@@ -135,26 +140,29 @@ class ExperimentServers:
         except (AgentError, LaunchRefusedError, ServerError, TimeLimitError) as error:
             await self._ended(intent)
             raise ArmError(str(error)) from error
-        launched = await self._store.note_launched(intent, server_id)
-        self._intents[self._intents.index(intent)] = launched
+        launched(server_id)
+        known = await self._store.note_launched(intent, server_id)
+        self._intents[self._intents.index(intent)] = known
         try:
             view = await self._console.wait(server_id)
         except TimeLimitError as error:
-            await self._give_up(launched, str(error))
+            await self._give_up(known, str(error))
             raise ArmError(str(error)) from error
         if view.state is ServerState.FAILED:
             view = await self._diagnosed(view)
         await self._store.add_startup(startup_of(view, arm.profile.digest()))
         if not view.state.answering:
-            await self._give_up(launched, view.detail)
+            await self._give_up(known, view.detail)
             raise ArmError(diagnosis(view))
         if view.ready_at is not None:
             self.startup_s[view.id] = view.ready_at - view.launched_at
             self.start_s += self.startup_s[view.id]
         return view
 
-    async def clear(self, arms: Iterable[int]) -> None:
-        """Stop every server of the experiment that serves one of ``arms``.
+    async def clear(
+        self, arms: Iterable[int], *, stopping: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Stop every server of the experiment that serves one of ``arms``; tell ``stopping`` each.
 
         What cannot be stopped is named in ``notes``.
         """
@@ -163,6 +171,7 @@ class ExperimentServers:
             view = self._server_of(intent)
             try:
                 if view is not None and not (view.state.ended and not view.pids):
+                    stopping(view.id)
                     await self._stop(view)
                 elif view is None and self.away(intent.host) is not None:
                     raise HostError(f"{intent.host} is away")

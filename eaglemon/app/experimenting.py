@@ -1,39 +1,27 @@
-"""Runs an experiment: carries out what its machine wants, over the domain API and the store."""
+"""Runs an experiment: its lanes, what they have found, and how far they are."""
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from collections.abc import Callable
 
 from eaglemon.app.experiment_console import ExperimentConsole
-from eaglemon.app.experiment_plans import asked_of, experiment_findings, nonce_of
-from eaglemon.app.experiment_servers import ArmError, ExperimentServers, diagnosis
+from eaglemon.app.experiment_lane import Lane
+from eaglemon.app.experiment_plans import experiment_findings, outlook_of
+from eaglemon.app.experiment_servers import ExperimentServers
 from eaglemon.core import experiment_events as events
-from eaglemon.core.experiment import Arm, ExperimentPlan, Leg, lanes_of
+from eaglemon.core.experiment import ExperimentPlan, Leg, lanes_of
 from eaglemon.core.experiment_machine import ExperimentMachine
 from eaglemon.core.experiment_records import ExperimentRecord
-from eaglemon.core.experiment_views import ExperimentView, LaneView
-from eaglemon.core.probe import ProbePlan, ProbeProgress
+from eaglemon.core.experiment_views import ExperimentView
+from eaglemon.core.stats import DRAWS
 from eaglemon.core.sweep import hopeless
 from eaglemon.core.verdict import Findings, Trial, narrow_enough
-from eaglemon.core.views import ServerState
-from eaglemon.errors import (
-    AgentError,
-    HostError,
-    ProbeError,
-    ServerError,
-    StoreError,
-)
+from eaglemon.errors import AgentError, HostError
 from eaglemon.io.clock import Clock
 from eaglemon.io.store import Store
 
 LOOK_DRAWS = 2000
 """Bootstrap draws of an interim look; final figures take more."""
-HOST_BACK_S = 900.0
-CRASH_TOLD_S = 5.0
-"""A process that dies of a request has ended this soon after."""
-LOSS_TOLD_S = 1.0
-_AWAY, _ENDED = "away", "ended"
 
 
 class ExperimentRun:
@@ -60,13 +48,17 @@ class ExperimentRun:
         self._environments = dict(record.environments if record else {})
         self._findings: Findings | None = None
         self._began = clock.monotonic()
+        self._paced_s = 0.0
+        """When the last measurement was stored, since the beginning."""
+        self._expected_s: float | None = None
+        """How long the whole takes, by earlier starts."""
         self._outcome = ""
         self.servers = ExperimentServers(console, store, plan, record)
         done = [Leg(arm=trial.arm, round=trial.round) for trial in self._trials]
         lanes = lanes_of(plan)
         alone = len(lanes) == 1
         self._lanes = [
-            _Lane(
+            Lane(
                 self,
                 ExperimentMachine(
                     legs,
@@ -88,6 +80,10 @@ class ExperimentRun:
         if not self._resumed:
             await self._store.begin(self._plan, at=self._clock.wall())
         try:
+            self._expected_s = (await outlook_of(self._console, self._store, self._plan)).expected_s
+            if self._trials:
+                # What an earlier console has measured is shown before this one has more.
+                await self.look()
             if len(self._lanes) == 1:
                 await self._lanes[0].run()
             else:
@@ -108,7 +104,6 @@ class ExperimentRun:
         """Return what to show now."""
         elapsed_s = self._clock.monotonic() - self._began
         done = tuple(Leg(arm=trial.arm, round=trial.round) for trial in self._trials)
-        fresh = sum(lane.measured for lane in self._lanes)
         failures = {arm: why for lane in self._lanes for arm, why in lane.machine.failed.items()}
         left = sum(1 for leg in self._plan.legs if leg not in done and leg.arm not in failures)
         return ExperimentView(
@@ -118,10 +113,22 @@ class ExperimentRun:
             failures=failures,
             findings=self._findings,
             elapsed_s=elapsed_s,
-            remaining_s=elapsed_s / fresh * left if fresh and not self._outcome else None,
+            remaining_s=None if self._outcome else self._remaining_s(elapsed_s, left),
             outcome=self._outcome,
             notes=(*self.servers.notes, *(() if self._plan.restore else self.servers.offers)),
         )
+
+    def _remaining_s(self, elapsed_s: float, left: int) -> float | None:
+        """Say how long ``left`` measurements take: at the pace so far, else by earlier starts."""
+        fresh = sum(lane.measured for lane in self._lanes)
+        if fresh:
+            leg_s = self._paced_s / fresh
+            # One that takes longer than those before ends soon, as far as anyone knows.
+            return max(leg_s * left - (elapsed_s - self._paced_s), leg_s * (left - 1), 0.0)
+        if self._expected_s is None:
+            return None
+        remaining_s = self._expected_s * left / max(1, len(self._plan.legs)) - elapsed_s
+        return remaining_s if remaining_s > 0 else None
 
     # What lanes use.
 
@@ -159,6 +166,7 @@ class ExperimentRun:
         await self._store.add_trial(self._plan.id, trial)
         same = (trial.arm, trial.round)
         self._trials = [one for one in self._trials if (one.arm, one.round) != same] + [trial]
+        self._paced_s = self.elapsed_s
         if trial.arm not in self._environments:
             with contextlib.suppress(HostError, AgentError):
                 environment = await self._console.environment(trial.server_id)
@@ -167,215 +175,28 @@ class ExperimentRun:
 
     async def look(self) -> events.LookedAt:
         """Compute the findings so far, and what follows from them by the stop rules."""
-        self._findings = await asyncio.to_thread(
-            experiment_findings,
-            self._plan,
-            tuple(self._trials),
-            dict(self._environments),
-            LOOK_DRAWS,
-        )
+        self._findings = await self._found(LOOK_DRAWS)
         narrow = narrow_enough(self._findings, self._plan.stop.half_width)
         found = hopeless(self._plan, self._trials) if self._plan.kind == "sweep" else {}
         return events.LookedAt(narrow, tuple(found.items()))
 
+    async def _found(self, draws: int) -> Findings:
+        return await asyncio.to_thread(
+            experiment_findings,
+            self._plan,
+            tuple(self._trials),
+            dict(self._environments),
+            draws,
+        )
+
     async def _end(self, outcome: str) -> None:
         if len(self._lanes) > 1 and self._plan.restore:
             await self.servers.restore()
-        self._outcome = outcome
         if outcome:
             await self._store.finish(self._plan.id, outcome, at=self._clock.wall())
+        if self._trials:
+            # As the history will show it: of all measurements, also where a round is not whole.
+            whole = outcome in {"done", "narrow", "time-up"}
+            self._findings = await self._found(DRAWS if whole else LOOK_DRAWS)
+        self._outcome = outcome
         self.show()
-
-
-class _Lane:
-    """One machine with what carries out its commands."""
-
-    def __init__(self, run: ExperimentRun, machine: ExperimentMachine, arms: set[int]) -> None:
-        self.machine = machine
-        self.measured = 0
-        self._run = run
-        self._arms = arms
-        self._server_id: str | None = None
-        self._probe: ProbeProgress | None = None
-        self._waits_for = ""
-        self._idle_since: tuple[float, float, float] | None = None
-        """When the last probe ended, and the engines' own seconds until then."""
-
-    def view(self) -> LaneView:
-        return LaneView(
-            state=self.machine.state,
-            leg=self.machine.leg,
-            server_id=self._server_id,
-            probe=self._probe,
-            waits_for=self._waits_for,
-        )
-
-    async def run(self) -> None:
-        try:
-            await self._follow(events.Begun())
-        except (asyncio.CancelledError, Exception):
-            # Whatever ended it: the servers of the experiment must not outlive it.
-            with contextlib.suppress(StoreError):
-                await self._follow(events.CancelAsked())
-            raise
-
-    async def _follow(self, event: events.Event) -> None:
-        todo = self.machine.handle(event)
-        while todo:
-            self._run.show()
-            command, *todo = todo
-            answer = await self._carry_out(command)
-            if answer is not None:
-                todo += self.machine.handle(answer)
-        self._run.show()
-
-    async def _carry_out(self, command: events.Command) -> events.Event | None:
-        run, servers = self._run, self._run.servers
-        answer: events.Event | None = None
-        match command:
-            case events.FindServer(arm=arm):
-                answer = await self._at_host(self._find(run.plan.arms[arm]))
-            case events.StartServer(arm=arm):
-                answer = await self._at_host(self._start(arm, run.plan.arms[arm]))
-            case events.Measure(leg=leg, server_id=server_id):
-                answer = await self._at_host(self._measure(leg, server_id))
-            case events.AwaitHost(arm=arm):
-                answer = await self._await_host(run.plan.arms[arm].host)
-            case events.NoteFailure(arm=arm, reason=reason):
-                await run.store.note_failure(run.plan.id, arm, reason)
-            case events.Look():
-                answer = await run.look()
-            case events.Clear():
-                await servers.clear(self._arms)
-                answer = events.Cleared()
-            case events.Restore():
-                await servers.restore()
-                answer = events.Restored()
-            case events.Finish():
-                self._server_id = self._probe = None
-        return answer
-
-    async def _at_host(self, work: Awaitable[events.Event]) -> events.Event:
-        try:
-            return await work
-        except HostError as error:
-            return events.HostAway(error.message)
-
-    async def _find(self, arm: Arm) -> events.Event:
-        servers = self._run.servers
-        away = servers.away(arm.host)
-        if away is not None:
-            return events.HostAway(away)
-        try:
-            found = await servers.find(arm, timeout_s=arm.profile.limits.ready_s)
-            if found is not None:
-                return events.ServerUp(found.id)
-            return events.RoomMade(await servers.make_room(arm))
-        except (ArmError, ServerError) as error:
-            return events.RoomRefused(error.message)
-
-    async def _start(self, index: int, arm: Arm) -> events.Event:
-        self._server_id = None
-        try:
-            view = await self._run.servers.start(index, arm)
-        except (ArmError, AgentError) as error:
-            return events.StartFailed(error.message)
-        return events.ServerUp(view.id)
-
-    async def _measure(self, leg: Leg, server_id: str) -> events.Event:
-        run = self._run
-        self._server_id, self._probe = server_id, None
-        arm = run.plan.arms[leg.arm]
-        plan = run.console.probe_plan(server_id, asked_of(arm))
-        if plan.nonce:
-            plan = replace(plan, nonce=nonce_of(run.plan, leg))
-        turn_s = self._turn_s()
-        started_at = run.clock.wall()
-        probe = await self._probed(server_id, arm.host, plan)
-        if not isinstance(probe, ProbeProgress):
-            return probe
-        view = run.console.snapshot().server(server_id)
-        figures = probe.figures
-        counted = figures.counts if figures.accept_source == "counter difference" else None
-        servers = run.servers
-        self._idle_since = (run.clock.monotonic(), servers.stop_s, servers.start_s)
-        await run.keep_trial(
-            Trial(
-                arm=leg.arm,
-                round=leg.round,
-                records=probe.records,
-                counter_difference=counted,
-                memory_bytes=view.memory_used_bytes if view else None,
-                startup_s=servers.startup_s.get(server_id),
-                turn_s=turn_s,
-                started_at=started_at,
-                server_id=server_id,
-                notes=probe.notes,
-            )
-        )
-        self.measured += 1
-        return events.Measured(run.elapsed_s)
-
-    async def _probed(
-        self, server_id: str, host: str, plan: ProbePlan
-    ) -> ProbeProgress | events.HostAway | events.MeasureFailed:
-        def seen(progress: ProbeProgress) -> None:
-            self._probe = progress
-            self._run.show()
-
-        watch = asyncio.create_task(self._until_gone(server_id, host), name="watch of the server")
-        try:
-            probe = await self._run.console.probe(server_id, plan, seen=seen)
-            bad = probe.figures.failed + probe.figures.cut
-            if bad and await _ends_with(watch, LOSS_TOLD_S) == _AWAY:
-                return events.HostAway(f"the connection broke under {bad} requests")
-        except (ProbeError, ServerError) as error:
-            # The requests break first; why is told a moment later.
-            end = await _ends_with(watch, CRASH_TOLD_S)
-            if end == _AWAY:
-                return events.HostAway(error.message)
-            view = self._run.console.snapshot().server(server_id)
-            if end is None or view is None or view.cause is None:
-                return events.MeasureFailed(error.message)
-            return events.MeasureFailed(f"{diagnosis(view)} ({error.message})")
-        finally:
-            watch.cancel()
-            await asyncio.gather(watch, return_exceptions=True)
-        return probe
-
-    async def _until_gone(self, server_id: str, host: str) -> str:
-        """Return when the host or the server is out of reach, or the server has ended."""
-        async for snapshot in self._run.console.updates():
-            view = snapshot.server(server_id)
-            lost = view is not None and view.state is ServerState.LOST
-            if lost or self._run.servers.away(host) is not None:
-                return _AWAY
-            if view is not None and view.state.ended:
-                return _ENDED
-        return _ENDED
-
-    async def _await_host(self, host: str) -> events.Event:
-        servers = self._run.servers
-        self._waits_for = f"{host}: {servers.away(host) or 'its servers'}"
-        self._run.show()
-        back = await servers.until(lambda _: servers.away(host) is None, HOST_BACK_S)
-        if back:
-            # Its servers are known again only after the first list of runs.
-            await self._run.console.settle()
-        self._waits_for = ""
-        return events.HostBack()
-
-    def _turn_s(self) -> float | None:
-        """Return the seconds since the last probe, without the engines' own stops and starts."""
-        if self._idle_since is None:
-            return None
-        since, stop_s, start_s = self._idle_since
-        servers = self._run.servers
-        engines_s = servers.stop_s - stop_s + servers.start_s - start_s
-        return max(0.0, self._run.clock.monotonic() - since - engines_s)
-
-
-async def _ends_with(watch: asyncio.Task[str], timeout_s: float) -> str | None:
-    """Return what a watch ends with, ``None`` when it does not end in time."""
-    await asyncio.wait({watch}, timeout=timeout_s)
-    return watch.result() if watch.done() else None

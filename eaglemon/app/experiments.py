@@ -49,7 +49,9 @@ class ExperimentService:
         self._store = store
         self._clock = clock or SystemClock()
         self._tasks: dict[str, asyncio.Task[ExperimentView]] = {}
-        self._views: dict[str, ExperimentView] = {}
+        self._runs: dict[str, ExperimentRun] = {}
+        """Under way: asked for how they stand, since time passes between their steps too."""
+        self._ended_views: dict[str, ExperimentView] = {}
 
     # Planning.
 
@@ -127,11 +129,12 @@ class ExperimentService:
 
     def view(self, experiment: str) -> ExperimentView | None:
         """Return an experiment of this console as it stands."""
-        return self._views.get(experiment)
+        run = self._runs.get(experiment)
+        return self._ended_views.get(experiment) if run is None else run.view()
 
     def views(self) -> Sequence[ExperimentView]:
         """Return the experiments of this console, newest last."""
-        return tuple(self._views.values())
+        return (*self._ended_views.values(), *(run.view() for run in self._runs.values()))
 
     async def cancel(self, experiment: str) -> None:
         """End an experiment in the background; returns when its servers are gone."""
@@ -195,13 +198,16 @@ class ExperimentService:
 
     def _ended(self, experiment: str, task: asyncio.Task[ExperimentView]) -> None:
         self._tasks.pop(experiment, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            view = self._views.get(experiment)
-            if isinstance(error, EaglemonError) and view is not None:
-                notes = (*view.notes, str(error))
-                self._views[experiment] = replace(view, outcome="failed", notes=notes)
-            else:
-                _log.error("experiment %s ended unexpectedly", experiment, exc_info=error)
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        told = str(error) if isinstance(error, EaglemonError) else "it ended by a mistake of ours"
+        if not isinstance(error, EaglemonError):
+            _log.error("experiment %s ended unexpectedly", experiment, exc_info=error)
+        view = self._ended_views.get(experiment)
+        if view is not None:
+            notes = (*view.notes, told)
+            self._ended_views[experiment] = replace(view, outcome="failed", notes=notes)
 
     async def _run(
         self,
@@ -209,13 +215,18 @@ class ExperimentService:
         record: ExperimentRecord | None,
         changed: Callable[[ExperimentView], None] | None,
     ) -> ExperimentView:
-        def told(view: ExperimentView) -> None:
-            self._views[plan.id] = view
-            if changed is not None:
-                changed(view)
-
         run = ExperimentRun(
-            self._console, self._store, plan, clock=self._clock, record=record, changed=told
+            self._console,
+            self._store,
+            plan,
+            clock=self._clock,
+            record=record,
+            changed=changed or (lambda _: None),
         )
-        with claim(self._store.path.parent, plan.id):
-            return await run.run()
+        self._runs[plan.id] = run
+        self._ended_views.pop(plan.id, None)
+        try:
+            with claim(self._store.path.parent, plan.id):
+                return await run.run()
+        finally:
+            self._ended_views[plan.id] = self._runs.pop(plan.id).view()

@@ -24,7 +24,7 @@ class ExperimentTalk:
         for arm, reason in view.failures.items():
             if self._first(("failed", arm)):
                 diagnostics.talk(f"{view.plan.arms[arm].name} failed: {reason}")
-        if view.findings is not None:
+        if view.findings is not None and not view.outcome:
             for one in view.findings.comparisons:
                 if one.ratio is not None and self._first((one.arm, one.ratio)):
                     names = [arm.name for arm in view.plan.arms]

@@ -125,8 +125,9 @@ class ExperimentMachine:
         if left and limit_s is not None and elapsed_s >= limit_s:
             return self._end("time-up")
         round_over = not any(one.round == leg.round for one in left)
-        enough = round_over and leg.round + 1 >= self._stop.first_look
-        if left and (self._look_often or (self._watch_width and enough)):
+        if round_over or (left and self._look_often):
+            # Figures are shown after every whole round; an end is drawn from repeats only.
+            enough = bool(left) and round_over and leg.round + 1 >= self._stop.first_look
             self._narrow_counts = self._watch_width and enough
             self.state = State.LOOKING
             return [events.Look()]

@@ -34,11 +34,11 @@ class ExperimentView:
     failures: Mapping[int, str] = field(default_factory=dict)
     """Diagnosis by arm."""
     findings: Findings | None = None
-    """As of the last whole round; ``None`` before the first."""
+    """As of the last whole round, at the end of all; ``None`` before the first round."""
     elapsed_s: float = 0.0
     """Since this console began or resumed it."""
     remaining_s: float | None = None
-    """At the pace so far; ``None`` before the first measurement."""
+    """At the pace so far, before the first measurement by earlier starts; ``None``: not known."""
     outcome: str = ""
     """``done``, ``narrow``, ``time-up``, ``cancelled`` or ``failed``; empty while it runs."""
     notes: tuple[str, ...] = ()

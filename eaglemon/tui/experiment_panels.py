@@ -111,6 +111,9 @@ def _lane(lane: LaneView, plan: ExperimentPlan, snapshot: Snapshot, width: int) 
     server = snapshot.server(lane.server_id) if lane.server_id else None
     if server is not None and server.state.starting:
         rows += [joined("  ", line) for line in track_lines(server.phases, width - 2)]
+    elif server is not None and server.stop is not None and lane.probe is None:
+        text = f"{server.id} {server.state.value}, {units.duration(server.stop.elapsed_s)}"
+        rows += _wrapped(": ".join([text, *server.stop.steps[-1:]]), width - 2, indent="  ")
     return rows
 
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,15 @@ import pytest
 from eaglemon.app.api import Experiments
 from eaglemon.app.experiments import ExperimentService
 from eaglemon.core.experiment import ExperimentPlan, StopRules
+from eaglemon.core.experiment_records import Startup
+from eaglemon.core.experiment_views import ExperimentView
 from eaglemon.core.hosts import LinkState
 from eaglemon.core.verdict import Verdict
 from eaglemon.core.views import ServerState
 from eaglemon.errors import ServerError, StoreError, UsageError
 from eaglemon.io.store import Store
 from eaglemon.report.render import markdown_report
+from tests.app.test_app_late_reading import HandClock
 from tests.experiments.fake_bench import HOST, FakeBench, FakeHost, Killed
 
 STEPS = ("launch", "launched", "wait", "probe", "probed", "stop", "stopped")
@@ -103,6 +107,80 @@ async def test_cancelling_leaves_no_server_behind(store: Store, step: str) -> No
     assert view is not None
     assert view.outcome == "cancelled"
     assert (await store.experiment("ab-1")).outcome == "cancelled"
+
+
+async def test_figures_are_there_after_each_round_at_the_end_and_when_it_goes_on(
+    store: Store,
+) -> None:
+    bench = FakeBench(FakeHost())
+    service = ExperimentService(bench, store)
+    seen: list[ExperimentView] = []
+    end = await service.run(plan_on(service), changed=seen.append)
+    assert not any(view.findings is not None for view in seen if len(view.done) < 2)
+    assert any(view.findings is not None and len(view.done) == 2 for view in seen)
+    assert end.findings is not None
+    assert [one.trials for one in end.findings.arms] == [2, 2]
+    kept = service.view("ab-1")
+    assert kept is not None
+    assert (kept.findings, kept.outcome) == (end.findings, "done")
+
+    bench = FakeBench(FakeHost())
+    kill_at(bench, "probe", 4)
+    again = ExperimentService(bench, store)
+    with pytest.raises(Killed):
+        await again.run(replace(plan_on(again), id="ab-2"))
+    resumed: list[ExperimentView] = []
+    await ExperimentService(FakeBench(bench.host), store).resume(changed=resumed.append)
+    assert resumed[0].findings is not None
+
+
+async def test_the_course_goes_on_while_a_server_starts_and_stops(store: Store) -> None:
+    clock = HandClock(1e9)
+    bench = FakeBench(FakeHost())
+    service = ExperimentService(bench, store, clock=clock)
+    first = service.arm("base", HOST)
+    for server_id in ("before-1", "before-2"):
+        start = Startup(
+            server_id=server_id,
+            host=HOST,
+            profile="base",
+            digest=first.profile.digest(),
+            engine="sglang",
+            launched_at=0.0,
+            ready_s=40.0,
+        )
+        await store.add_startup(start)
+    bench.pause["wait"] = asyncio.Event()
+    service.begin(plan_on(service))
+    await _until(lambda: "wait" in bench.steps)
+    view = service.view("ab-1")
+    assert view is not None
+    # The server is named as soon as it is launched, and what is left is told by earlier starts.
+    assert view.lanes[0].server_id == "base-1"
+    assert view.remaining_s is not None
+    clock.at += 7.0
+    later = service.view("ab-1")
+    assert later is not None
+    assert later.elapsed_s == view.elapsed_s + 7.0
+    assert later.remaining_s == pytest.approx(view.remaining_s - 7.0)
+
+    bench.pause["stop"] = asyncio.Event()
+    bench.pause.pop("wait").set()
+    await _until(lambda: "stop" in bench.steps)
+    stopping = service.view("ab-1")
+    assert stopping is not None
+    # The bar of the measurement before is gone, and the server that makes room is the one shown.
+    assert len(stopping.done) == 1
+    assert stopping.lanes[0].probe is None
+    assert stopping.lanes[0].server_id == "base-1"
+    bench.pause.pop("stop").set()
+    await service.cancel("ab-1")
+
+
+async def _until(reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not reached():
+            await asyncio.sleep(0.001)
 
 
 async def test_a_console_goes_on_in_the_background(store: Store) -> None:

@@ -81,7 +81,7 @@ def test_it_goes_on_where_a_killed_console_was() -> None:
 
 
 @pytest.mark.parametrize("narrow", [True, False])
-def test_it_looks_only_after_a_whole_round_with_repeats(narrow: bool) -> None:
+def test_it_looks_after_each_round_and_ends_early_by_repeats_only(narrow: bool) -> None:
     course = ExperimentMachine(legs_of(["A", "B"], 3), stop=StopRules())
     course.handle(ev.Begun())
     looks = []
@@ -89,11 +89,25 @@ def test_it_looks_only_after_a_whole_round_with_repeats(narrow: bool) -> None:
         course.handle(ev.ServerUp("s"))
         answer = course.handle(ev.Measured(elapsed_s=1.0))
         looks.append(answer == [ev.Look()])
+        if number == 1:
+            assert course.handle(ev.LookedAt(narrow=True)) == [ev.FindServer(1)]
         assert number == 3 or course.state is State.MAKING_ROOM
-    assert looks == [False, False, False, True]
+    assert looks == [False, True, False, True]
     answer = course.handle(ev.LookedAt(narrow=narrow))
     assert answer == ([ev.Clear()] if narrow else [ev.FindServer(0)])
     assert course.outcome == ("narrow" if narrow else "")
+
+
+def test_it_looks_after_the_last_round_too_which_ends_nothing_early() -> None:
+    course = machine()
+    looks = [command for command in play(course) if isinstance(command, ev.Look)]
+    assert len(looks) == 2
+    last = machine(done=LEGS[:3])
+    last.handle(ev.Begun())
+    last.handle(ev.ServerUp("s"))
+    assert last.handle(ev.Measured(elapsed_s=1.0)) == [ev.Look()]
+    assert last.handle(ev.LookedAt(narrow=True)) == [ev.Clear()]
+    assert last.outcome == "done"
 
 
 def test_time_is_up_between_legs_only() -> None:
