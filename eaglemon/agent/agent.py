@@ -1473,6 +1473,7 @@ class Program:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd="/",
+                env=dict(os.environ, **(request.get("env") or {})),
                 start_new_session=True,
             )
         except OSError as error:

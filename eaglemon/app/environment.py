@@ -69,7 +69,10 @@ async def _release(keeper: Keeper, notes: list[str]) -> tuple[str | None, str | 
     if profile.container is not None or profile.conda is not None:
         return None, None  # Not to be seen from the host; the engine itself may tell.
     program = keeper.host.link.run_program(
-        RELEASE_PROGRAM, input={"package": keeper.engine.package}, python=interpreter(profile)
+        RELEASE_PROGRAM,
+        input={"package": keeper.engine.package},
+        python=interpreter(profile),
+        env=profile.env,
     )
     try:
         async with aclosing(program) as told:

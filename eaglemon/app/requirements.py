@@ -1,7 +1,7 @@
 """Looks at what a host must have: a login, a known key, Python, a driver, a folder, an engine."""
 
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 
 from eaglemon.core.host_report import HostReport, Requirement
@@ -149,9 +149,7 @@ async def _write_access(link: HostLink, transport: Transport) -> Requirement:
 
 
 async def _engines(link: HostLink, profiles: Sequence[Profile]) -> list[Requirement]:
-    found = [
-        await _engine(link, engine, _interpreters(engine, profiles)) for engine in ENGINES.values()
-    ]
+    found = [await _engine(link, engine, _places(engine, profiles)) for engine in ENGINES.values()]
     any_met = any(one.met for one in found)
     if any_met:
         return found
@@ -165,11 +163,13 @@ async def _engines(link: HostLink, profiles: Sequence[Profile]) -> list[Requirem
     return [*found, none]
 
 
-async def _engine(link: HostLink, engine: Engine, pythons: Sequence[str]) -> Requirement:
+async def _engine(
+    link: HostLink, engine: Engine, places: Sequence[tuple[str, Mapping[str, str]]]
+) -> Requirement:
     reasons: list[str] = []
-    for python in pythons:
+    for python, env in places:
         try:
-            check = await link.check_host(python=python, package=engine.package)
+            check = await link.check_host(python=python, package=engine.package, env=env)
         except EaglemonError as error:
             reasons.append(error.message)
             continue
@@ -186,10 +186,18 @@ async def _engine(link: HostLink, engine: Engine, pythons: Sequence[str]) -> Req
     )
 
 
-def _interpreters(engine: Engine, profiles: Sequence[Profile]) -> list[str]:
-    """Return the Pythons that profiles of this engine name, and the host's own."""
-    named = [interpreter(one) for one in profiles if one.engine == engine.name and _direct(one)]
-    return list(dict.fromkeys([*named, "python3"]))
+def _places(engine: Engine, profiles: Sequence[Profile]) -> list[tuple[str, Mapping[str, str]]]:
+    """Return where to look: Python and environment of each profile, and the host's own Python."""
+    named: list[tuple[str, Mapping[str, str]]] = [
+        (interpreter(one), one.env)
+        for one in profiles
+        if one.engine == engine.name and _direct(one)
+    ]
+    found: list[tuple[str, Mapping[str, str]]] = []
+    for place in [*named, ("python3", {})]:
+        if place not in found:
+            found.append(place)
+    return found
 
 
 def _direct(profile: Profile) -> bool:

@@ -231,13 +231,15 @@ class AgentLink:
         argv: Sequence[str] = (),
         input: object = None,  # noqa: A002 -- as the protocol calls it
         python: str | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[Mapping[str, object], None]:
         """Run Python source on the host in a process of its own and yield what it tells.
 
         The program finds ``input`` as the JSON bytes ``EAGLEMON_INPUT`` and prints one JSON object
-        a line. ``python`` is an interpreter of the host, the agent's own by default. Closing the
-        generator kills it, and so does the end of the link. Raises ``AgentError`` of kind
-        ``spawn-failed`` or ``program-failed``, with the end of what it wrote to stderr.
+        a line. ``python`` is an interpreter of the host, the agent's own by default, ``env`` what
+        is added to its environment. Closing the generator kills it, and so does the end of the
+        link. Raises ``AgentError`` of kind ``spawn-failed`` or ``program-failed``, with the end of
+        what it wrote to stderr.
         """
         frames = self._stream(
             "program.run",
@@ -246,6 +248,7 @@ class AgentLink:
             argv=list(argv),
             input=input,
             python=python,
+            env=dict(env or {}),
         )
         async with aclosing(frames):
             async for frame in frames:

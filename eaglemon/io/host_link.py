@@ -107,6 +107,7 @@ class HostLink(Protocol):
         argv: Sequence[str] = (),
         input: object = None,  # noqa: A002 -- as the protocol calls it
         python: str | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[Mapping[str, object], None]:
         """Run Python source on the host and yield what it tells."""
         ...

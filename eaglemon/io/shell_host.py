@@ -260,9 +260,10 @@ class ShellLink:
         argv: Sequence[str] = (),
         input: object = None,  # noqa: A002 -- as the protocol calls it
         python: str | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[Mapping[str, object], None]:
         """Yield nothing and raise ``AgentError`` of kind ``no-python``: programs are Python."""
-        del source, argv, input, python
+        del source, argv, input, python, env
         error = AgentError(
             f"{self._transport.name} has no python3 to run this with",
             kind="no-python",
