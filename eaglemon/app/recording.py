@@ -9,6 +9,7 @@ are left out.
 import asyncio
 import gzip
 import io
+import zlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +32,8 @@ VERSION = 1
 STEP_S = 1.0
 LOG_TAIL = 500
 _MAGIC = "eaglemon recording"
+_GZIP = 16 + zlib.MAX_WBITS
+"""Tells zlib that a gzip header comes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +78,16 @@ async def record(console: Eaglemon, path: Path) -> None:
 def read(path: Path) -> list[Item]:
     """Return a recording's items; raises ``ConfigError`` where it is none.
 
-    A last line that was cut off with its console is left out.
+    A last line that was cut off with its console is left out, and so is the missing end of what
+    was compressed.
     """
     try:
-        opener = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rb") as file:
-            lines = file.read().splitlines()
-    except (OSError, EOFError) as error:
+        data = path.read_bytes()
+        if path.suffix == ".gz":
+            # ``gzip`` gives nothing of a stream without an end; each picture was flushed, though.
+            data = zlib.decompressobj(wbits=_GZIP).decompress(data)
+        lines = data.splitlines()
+    except (OSError, zlib.error) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
     items: list[Item] = []
     for number, line in enumerate(lines, start=1):

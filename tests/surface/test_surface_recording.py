@@ -104,6 +104,28 @@ def test_what_is_no_recording_is_told(tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(b"nothing"))
     with pytest.raises(ConfigError, match="no line of a recording"):
         read(packed)
+    packed.write_bytes(b"no gzip")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read(packed)
+
+
+async def test_what_a_killed_console_left_is_replayed(tmp_path: Path) -> None:
+    path = tmp_path / "seen.jsonl"
+    await recorded(path)
+    whole = read(path)
+    packed = tmp_path / "seen.jsonl.gz"
+    with gzip.open(packed, "wb") as file:
+        for line in path.read_bytes().splitlines(keepends=True):
+            file.write(line)
+            file.flush()
+        # No close has written the end of the stream, nor is the last block whole.
+        left = packed.read_bytes()
+    packed.write_bytes(left)
+    assert read(packed) == whole
+    packed.write_bytes(left[:-40])
+    found = read(packed)
+    assert found == whole[: len(found)]
+    assert any(item.snapshot for item in found)
 
 
 async def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
