@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eaglemon.core.draft_verdict import DraftReport
-    from eaglemon.core.draft_views import CaptureOutlook, RepairView
+    from eaglemon.core.draft_views import CaptureOutlook, CheckStage, RepairView
     from eaglemon.core.experiment import Arm, ExperimentPlan
     from eaglemon.core.experiment_records import (
         Environment,
@@ -269,8 +269,17 @@ class Drafts(Protocol):
     Methods raise ``EaglemonError`` subclasses; cancelling one ends its work on the host too.
     """
 
-    async def diagnose(self, server_id: str, *, capture: bool = False) -> DraftReport:
-        """Judge the draft by its files and what is served; with ``capture`` run it offline too."""
+    async def diagnose(
+        self,
+        server_id: str,
+        *,
+        capture: bool = False,
+        told: Callable[[CheckStage], None] = lambda _: None,
+    ) -> DraftReport:
+        """Judge the draft by its files and what is served; with ``capture`` run it offline too.
+
+        ``told`` hears what such a run is at.
+        """
         ...
 
     async def cost(self, server_id: str) -> CaptureOutlook:

@@ -3,7 +3,7 @@
 The work is that of ``draft.task.perform``, on the server's host; modules are loaded when asked for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from eaglemon.errors import UsageError
 if TYPE_CHECKING:
     from eaglemon.app.api import Eaglemon
     from eaglemon.core.draft_verdict import DraftReport
-    from eaglemon.core.draft_views import CaptureOutlook, RepairView
+    from eaglemon.core.draft_views import CaptureOutlook, CheckStage, RepairView
     from eaglemon.core.profiles import Profile
     from eaglemon.core.views import ServerView
 
@@ -27,7 +27,13 @@ class DraftDesk:
     def __init__(self, console: "Eaglemon") -> None:
         self._console = console
 
-    async def diagnose(self, server_id: str, *, capture: bool = False) -> "DraftReport":
+    async def diagnose(
+        self,
+        server_id: str,
+        *,
+        capture: bool = False,
+        told: "Callable[[CheckStage], None]" = lambda _: None,
+    ) -> "DraftReport":
         """Judge the draft: by its files and what is served, with ``capture`` run offline too."""
         server, profile = self._subject(server_id)
         request: dict[str, Any] = {
@@ -42,7 +48,7 @@ class DraftDesk:
         if capture:
             prompts = self._console.probe_plan(server_id).prompts[:CAPTURED_PROMPTS]
             request |= {"prompts": [p.text for p in prompts], "new_tokens": CAPTURED_TOKENS}
-        report: DraftReport = await self._perform(server, profile, request)
+        report: DraftReport = await self._perform(server, profile, request, told)
         return report
 
     async def cost(self, server_id: str) -> "CaptureOutlook":
@@ -81,7 +87,11 @@ class DraftDesk:
         return (await self._console.environment(server.id)).engine_version
 
     async def _perform(
-        self, server: "ServerView", profile: "Profile", request: Mapping[str, Any]
+        self,
+        server: "ServerView",
+        profile: "Profile",
+        request: Mapping[str, Any],
+        told: "Callable[[CheckStage], None]" = lambda _: None,
     ) -> Any:
         # Imported here because few look at a draft, and the first picture would wait for it.
         from eaglemon.app.draft_host import perform_on  # noqa: PLC0415
@@ -95,7 +105,7 @@ class DraftDesk:
         places: dict[str, Any] = {"target": profile.model, "env": profile.env}
         if request["do"] != "outlook":
             places["folder"] = profile.draft
-        return await perform_on(spec, {**request, **places}, python=python)
+        return await perform_on(spec, {**request, **places}, python=python, told=told)
 
 
 def _served(server: "ServerView") -> dict[str, Any] | None:

@@ -235,6 +235,17 @@ class Captured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckStage:
+    """What a check of a draft is at."""
+
+    doing: str
+    """In words: ``capturing``, ``running the draft``."""
+    done: int = 0
+    of: int | None = None
+    """Prompts in all; ``None`` where a stage has no parts to count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureOutlook:
     """What a capture will cost."""
 

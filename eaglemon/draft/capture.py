@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eaglemon.core.draft_views import Captured
+from eaglemon.core.draft_views import Captured, CheckStage
 from eaglemon.draft.hidden import candidates
 from eaglemon.draft.store import save_tensors
 from eaglemon.draft.torch_lib import torch, use_threads
@@ -31,17 +31,21 @@ def capture(
     dtype: str = "bfloat16",
     device: str = "cpu",
     threads: int | None = None,
+    told: Callable[[CheckStage], None] = lambda _: None,
 ) -> Captured:
     """Continue each prompt and write plain safetensors that ``hidden.read_records`` reads.
 
     ``layers`` are ``hs`` indexes; by default all of a shallow target, the likely ones of a deep
-    one. ``chat`` puts each prompt into the tokenizer's chat template. Raises ``UsageError`` without
+    one. ``chat`` puts each prompt into the tokenizer's chat template; ``told`` is called before the
+    target is loaded and before each prompt. Raises ``UsageError`` without
     transformers, ``ConfigError`` for a target that it cannot load.
     """
     use_threads(threads)
+    told(CheckStage(doing="loading the target"))
     model, tokenizer = _load(target, DTYPES[dtype], device)
     rows: list[_Row] = []
-    for prompt in prompts:
+    for number, prompt in enumerate(prompts):
+        told(CheckStage(doing="capturing", done=number, of=len(prompts)))
         ids = _tokens(tokenizer, prompt, chat=chat)
         if len(ids) < 2:
             continue

@@ -5,7 +5,7 @@ The same call serves this machine and, sent along, a server's own Python on its 
 
 import shlex
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from eaglemon.core.draft_verdict import (
     ServedFigures,
     ServedRequest,
 )
-from eaglemon.core.draft_views import Captured, Examination
+from eaglemon.core.draft_views import Captured, CheckStage, Examination
 from eaglemon.draft.checkpoint import read_json
 from eaglemon.draft.inspect import inspect
 from eaglemon.draft.layout import target_body, target_shape
@@ -38,14 +38,16 @@ def diagnose(
     prompts: Sequence[str] = (),
     new_tokens: int = 192,
     place: str = "",
+    told: Callable[[CheckStage], None] = lambda _: None,
     **options: Any,
 ) -> DraftReport:
     """Judge the draft in ``folder``.
 
     ``served`` are the fields of ``ServedFigures``. The draft is run offline over ``hidden``, or
     over what the target makes of ``prompts`` now, which is not kept. ``place`` stands before the
-    folders in the commands of the fixes (``HOST:``); ``options`` go to ``examine``. Raises
-    ``ConfigError`` and ``UsageError`` as ``inspect``, ``capture`` and ``examine`` do.
+    folders in the commands of the fixes (``HOST:``); ``told`` hears what it is at; ``options`` go
+    to ``examine``. Raises ``ConfigError`` and ``UsageError`` as ``inspect``, ``capture`` and
+    ``examine`` do.
     """
     view = inspect(folder, target=target)
     rules = wiring_of(engine)
@@ -56,7 +58,9 @@ def diagnose(
     if hidden is not None:
         offline = _examined(folder, target, hidden, options)
     elif prompts:
-        captured, offline = _captured(folder, target, prompts, new_tokens, options)
+        captured, offline = _captured(
+            folder, target, prompts, options, new_tokens=new_tokens, told=told
+        )
     slots = offline.search.slots if offline.search else None
     change = None
     if slots is not None and shape is not None:
@@ -99,14 +103,21 @@ def _examined(folder: Path, target: Path, hidden: Path, options: Mapping[str, An
 
 
 def _captured(
-    folder: Path, target: Path, prompts: Sequence[str], new_tokens: int, options: Mapping[str, Any]
+    folder: Path,
+    target: Path,
+    prompts: Sequence[str],
+    options: Mapping[str, Any],
+    *,
+    new_tokens: int,
+    told: Callable[[CheckStage], None],
 ) -> tuple[Captured, Examination]:
     from eaglemon.draft.capture import capture  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(prefix="eaglemon-") as scratch:
         file = Path(scratch) / "hidden.safetensors"
         shared = {key: options[key] for key in ("device", "threads") if key in options}
-        captured = capture(target, prompts, file, new_tokens=new_tokens, **shared)
+        captured = capture(target, prompts, file, new_tokens=new_tokens, told=told, **shared)
+        told(CheckStage(doing="running the draft"))
         found = _examined(folder, target, file, options)
     return replace(captured, path="(not kept)"), found
 

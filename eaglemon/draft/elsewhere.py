@@ -21,6 +21,7 @@ from eaglemon.core.draft_verdict import DraftReport
 from eaglemon.core.draft_views import (
     Captured,
     CaptureOutlook,
+    CheckStage,
     Examination,
     InspectView,
     RepairView,
@@ -49,9 +50,13 @@ with tempfile.NamedTemporaryFile(suffix=".zip") as file:
     file.flush()
     sys.path.insert(0, file.name)
     from eaglemon.draft.task import answer
-    print(json.dumps(answer(given["request"])), flush=True)
+    out = sys.stdout
+    def tell(line):
+        print(json.dumps(line), file=out, flush=True)
+    tell(answer(given["request"], tell))
 """
-"""A task as a program of the agent; its input is ``program_input``."""
+"""A task as a program of the agent; its input is ``program_input``. It writes its stages, then what
+it found."""
 _PARTS = ("__init__.py", "errors.py", "core", "engines", "draft")
 _MAIN = "from eaglemon.draft.task import main\n\nmain()\n"
 
@@ -81,6 +86,11 @@ def result_of(request: Mapping[str, Any], found: Mapping[str, Any], where: str =
             f"{where}: {fault['message']}" if where else fault["message"], hint=fault["hint"]
         )
     return msgspec.convert(found["result"], KINDS[request["do"]])
+
+
+def stage_of(found: Mapping[str, Any]) -> CheckStage | None:
+    """Return what a line of ``PROGRAM`` says it is at, ``None`` for its answer."""
+    return msgspec.convert(found["stage"], CheckStage) if "stage" in found else None
 
 
 def perform_with(python: str, request: Mapping[str, Any]) -> Any:

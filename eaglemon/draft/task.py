@@ -9,12 +9,12 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from eaglemon.core.draft_views import RepairView
+from eaglemon.core.draft_views import CheckStage, RepairView
 from eaglemon.draft.checkpoint import open_checkpoint
 from eaglemon.draft.diagnose import diagnose
 from eaglemon.draft.hub_cache import located
@@ -27,12 +27,12 @@ _COMPUTING = frozenset({"check", "capture", "diagnose"})
 _PLACES = ("folder", "target", "hidden", "out")
 
 
-def perform(request: Mapping[str, Any]) -> Any:
+def perform(request: Mapping[str, Any], told: Callable[[CheckStage], None] = lambda _: None) -> Any:
     """Carry out ``{"do": NAME, ...}`` and return one of ``core.draft_views``.
 
     ``inspect``, ``check``, ``capture``, ``outlook``, ``diagnose``, ``set-layers``, ``repair`` and
     ``undo``; other keys are the arguments, and ``env`` the variables that say where models are
-    cached. Raises ``EaglemonError``.
+    cached. ``told`` hears what a diagnosis is at. Raises ``EaglemonError``.
     """
     env = request.get("env") or {}
     arguments = {key: _place(key, value, env) for key, value in request.items() if key != "env"}
@@ -60,7 +60,9 @@ def perform(request: Mapping[str, Any]) -> Any:
         case "outlook":
             found = outlook(arguments.pop("target"), **arguments)
         case "diagnose":
-            found = diagnose(arguments.pop("folder"), arguments.pop("target"), **arguments)
+            found = diagnose(
+                arguments.pop("folder"), arguments.pop("target"), told=told, **arguments
+            )
         case "set-layers":
             shown = arguments.pop("shown", None)
             found = offer(plan_slots(arguments.pop("folder"), **arguments), shown)
@@ -75,18 +77,24 @@ def perform(request: Mapping[str, Any]) -> Any:
     return found
 
 
-def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+def answer(
+    request: Mapping[str, Any], told: Callable[[dict[str, Any]], None] = lambda _: None
+) -> dict[str, Any]:
     """Carry out a request; errors become ``{"error": ...}``, and what libraries print stderr.
 
     The process takes over the request's ``env`` before it loads a library: an engine's packages
-    may lie where only its profile says.
+    may lie where only its profile says. ``told`` hears ``{"stage": ...}``.
     """
+
+    def stage(at: CheckStage) -> None:
+        told({"stage": asdict(at)})
+
     env = {name: str(value) for name, value in (request.get("env") or {}).items()}
     os.environ.update(env)
     sys.path[1:1] = [folder for folder in env.get("PYTHONPATH", "").split(os.pathsep) if folder]
     with contextlib.redirect_stdout(sys.stderr):
         try:
-            return {"result": asdict(perform(request))}
+            return {"result": asdict(perform(request, stage))}
         except EaglemonError as error:
             fault = {"message": error.message, "hint": error.hint, "code": error.exit_code}
             return {"error": fault}

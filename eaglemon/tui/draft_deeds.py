@@ -93,26 +93,34 @@ class DraftDeeds:
 
     async def _rewire(self, screen: DraftScreen, drafts: Drafts, repair: RepairView) -> None:
         server_id = screen.server_id
+        host = self._console.find(server_id).host
+        undo = f"undo: eaglemon draft undo {host}:{repair.folder}"
+        written = False
         try:
             slots = screen.trained or ()
             await drafts.rewire(server_id, slots, shown=repair.difference)
+            written = True
             self._app.say("written; the server is restarted now")
             again = await self._console.restart(server_id)
             if self._app.console_screen() is screen:
                 self._app.open_server(again)
             view = await self._console.wait(again)
             if not view.state.answering:
-                self._app.tell_end(f"{view.name} is {view.state}", severity="error")
+                told = f"rewired, but {view.name} is {view.state}; {undo}"
+                self._app.tell_end(told, severity="error")
                 return
             self._app.say(f"{view.name} is ready; probing it")
             done = await self._console.probe(again, self._console.probe_plan(again))
         except EaglemonError as error:
-            self._app.tell_end(f"after rewiring the draft: {error}", severity="error")
+            told = f"after rewiring the draft: {error}; {undo}" if written else str(error)
+            self._app.tell_end(told, severity="error")
+            if written and screen.is_attached:
+                screen.judge(capture=False)
             return
         length = units.length(done.figures.accept_length)
         speed = units.rate(done.figures.total_tok_s)
-        told = f"rewired {view.name}: accept length {length}, {speed} tok/s; undo: eaglemon draft"
-        self._app.tell_end(f"{told} undo {view.host}:{repair.folder}")
+        told = f"rewired {view.name}: accept length {length}, {speed} tok/s; {undo}"
+        self._app.tell_end(told)
 
 
 def _cost(cost: CaptureOutlook) -> str:

@@ -8,6 +8,7 @@ from eaglemon.core.problems import Severity
 from eaglemon.core.profiles import Profile
 from eaglemon.core.views import ServerView
 from eaglemon.tui.columns import bar, joined, right, wrapped
+from eaglemon.tui.draft_words import in_keys
 
 _LABEL_WIDTH = 13
 
@@ -72,9 +73,10 @@ def inspect_lines(view: InspectView, width: int) -> list[Content]:
         error = problem.severity is Severity.ERROR
         style = "$state-failed" if error else "$state-warning"
         mark = "✗ " if error else "▲ "
-        rows += [Content.styled(line, style) for line in wrapped(f"{mark}{problem}", width, 4)]
+        told = in_keys(f"{mark}{problem}")
+        rows += [Content.styled(line, style) for line in wrapped(told, width, 4)]
     if not view.problems:
-        rows.append(Content.styled("✓ nothing is wrong with its files", "$state-ready"))
+        rows.append(Content.styled("✓ its files by themselves are in order", "$state-ready"))
     return rows
 
 

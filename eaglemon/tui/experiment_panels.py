@@ -104,8 +104,10 @@ def _lane(lane: LaneView, plan: ExperimentPlan, snapshot: Snapshot, width: int) 
         rows += _wrapped(f"waits: {lane.waits_for}", width - 2, style="$quiet", indent="  ")
     if lane.probe is not None:
         probe = lane.probe
-        count = f" {probe.done}/{probe.plan.requests} requests"
-        share = probe.done / probe.plan.requests if probe.plan.requests else None
+        warming = probe.state == "warming-up"
+        planned = probe.plan.warmup if warming else probe.plan.requests
+        count = f" {probe.done}/{planned} {'to warm up' if warming else 'requests'}"
+        share = probe.done / planned if planned else None
         room = max(6, min(30, width - 30))
         rows.append(joined("  ", bar(share, room, "$state-starting"), count))
     server = snapshot.server(lane.server_id) if lane.server_id else None

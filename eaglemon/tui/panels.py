@@ -6,7 +6,7 @@ from datetime import tzinfo
 from textual.content import Content
 
 from eaglemon.core import units
-from eaglemon.core.probe import ProbeProgress, Spread
+from eaglemon.core.probe import ProbeFigures, ProbeProgress, Spread
 from eaglemon.core.views import (
     CauseView,
     HealthView,
@@ -56,7 +56,14 @@ def _probing(server: ServerView) -> str:
     progress = server.probe
     if progress is None or progress.state not in _PROBE_UNDER_WAY:
         return ""
-    return f"{_DOT}probing {progress.done}/{progress.plan.requests}"
+    return f"{_DOT}{probe_course(progress)}"
+
+
+def probe_course(progress: ProbeProgress) -> str:
+    """Say how far a probe is; what warms the server up is none of its requests."""
+    if progress.state == "warming-up":
+        return f"warming up {progress.done}/{progress.plan.warmup}"
+    return f"probing {progress.done}/{progress.plan.requests}"
 
 
 def _particulars(server: ServerView) -> list[str]:
@@ -153,10 +160,15 @@ def probe(progress: ProbeProgress, width: int) -> Content:
     running = progress.state in _PROBE_UNDER_WAY
     time = f"took {units.duration(progress.elapsed_s)}"
     if running:
-        left = progress.remaining_s
+        left = None if progress.state == "warming-up" else progress.remaining_s
         time = "" if left is None else f"{units.duration(left)} left"
-    count = f"{progress.done}/{plan.requests}"
-    share = progress.done / plan.requests if plan.requests else None
+    warming = progress.state == "warming-up"
+    planned = plan.warmup if warming else plan.requests
+    if warming:
+        # What is thrown away has no figures.
+        figures = ProbeFigures()
+    count = f"{progress.done}/{planned}"
+    share = progress.done / planned if planned else None
     room = max(6, min(30, width - 36))
     rows: list[Content | str] = [
         first_that_fits(width, Content(plain(what)), Content(plain(plan.workload))),

@@ -7,6 +7,7 @@ from textual.content import Content
 from eaglemon.core import units
 from eaglemon.core.draft_verdict import DraftDiagnosis, DraftVerdict
 from eaglemon.tui.columns import bar, joined, right, wrapped
+from eaglemon.tui.draft_words import in_keys
 
 _LABEL_WIDTH = 11
 _SIGNS = "123456789abcdefghijklmnopqrstuvwxyz"
@@ -28,7 +29,7 @@ def verdict_lines(found: DraftDiagnosis, width: int) -> list[Content]:
     for line in found.evidence:
         rows += [Content.styled(part, "$quiet") for part in wrapped(f"• {line}", width, 3)]
     for line in found.fixes:
-        rows += [Content(part) for part in wrapped(f"fix: {line}", width, 4)]
+        rows += [Content(part) for part in wrapped(f"fix: {in_keys(line)}", width, 4)]
     return rows
 
 

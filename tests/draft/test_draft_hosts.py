@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from eaglemon.core.draft_views import CheckStage
+from eaglemon.draft.elsewhere import PROGRAM, program_input, stage_of
 from eaglemon.sim.host import SimHost
 from tests.cli.test_cli_simulated import eaglemon
 from tests.draft.conftest import copy_model, write_draft, write_target
@@ -158,3 +161,22 @@ async def test_a_read_only_call_writes_nothing(tmp_path: Path) -> None:
     )
     assert "read-only" in err
     assert {path.name: path.read_bytes() for path in draft.iterdir()} == before
+
+
+def test_a_check_tells_its_stages_before_its_answer(tmp_path: Path) -> None:
+    draft, target = write_draft(tmp_path / "draft"), write_target(tmp_path / "target")
+    request = {
+        "do": "diagnose",
+        "folder": str(draft),
+        "target": str(target),
+        "engine": "vllm",
+        "prompts": ["hello"],
+    }
+    given = json.dumps(json.dumps(program_input(request)))
+    program = f"EAGLEMON_INPUT = {given}\n".encode() + PROGRAM
+    done = subprocess.run([sys.executable, "-"], input=program, capture_output=True, check=True)
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert stage_of(told[0]) == CheckStage(doing="loading the target")
+    assert stage_of(told[-1]) is None
+    # The target of this test is no model that could be run, with transformers or without.
+    assert "error" in told[-1]

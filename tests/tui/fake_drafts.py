@@ -1,11 +1,11 @@
 """Drafts with prepared answers: one that is wired otherwise than it was trained."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from eaglemon.core.draft_verdict import DraftDiagnosis, DraftReport, DraftVerdict
-from eaglemon.core.draft_views import CaptureOutlook, InspectView, RepairView
+from eaglemon.core.draft_views import CaptureOutlook, CheckStage, InspectView, RepairView
 from eaglemon.core.problems import Problem
 from eaglemon.errors import EaglemonError
 
@@ -64,8 +64,16 @@ class FakeDrafts:
         self.may_end = asyncio.Event()
         self.may_end.set()
 
-    async def diagnose(self, server_id: str, *, capture: bool = False) -> DraftReport:
+    async def diagnose(
+        self,
+        server_id: str,
+        *,
+        capture: bool = False,
+        told: Callable[[CheckStage], None] = lambda _: None,
+    ) -> DraftReport:
         self.calls.append(("diagnose", server_id, capture))
+        if capture:
+            told(CheckStage(doing="capturing", done=9, of=16))
         await self.may_end.wait()
         if self.error is not None:
             raise self.error

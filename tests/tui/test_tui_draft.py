@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from eaglemon.core.draft_views import CheckStage
 from eaglemon.core.views import ServerView
 from eaglemon.errors import HostError
 from eaglemon.tui.draft_panels import conditional_lines
+from eaglemon.tui.draft_words import in_keys
+from eaglemon.tui.screens.draft import stage_words
 from eaglemon.tui.wiring_panels import step_lines, verdict_lines, wiring_lines
 from tests.tui import snapshots
 from tests.tui.console import Opened, opened
@@ -62,14 +65,14 @@ async def test_a_draft_is_judged_checked_and_fixed_where_it_lies(tmp_path: Path)
         assert "64.0 GiB" in console.text()
         await console.press("y")
         assert drafts.calls[-1] == ("diagnose", "run-ready", True)
-        assert "Draft ─ checked on its host" in console.text()
+        assert "Draft ─ being checked: capturing 9/16" in console.text()
         await console.press("D")
-        assert console.said[-1] == "the draft is checked on its host: wait for it"
+        assert console.said[-1] == "the draft is being checked: wait for it"
         drafts.may_end.set()
         await until(console, "✗ wiring")
         await console.press("f")
         await console.settle()
-        assert '+ "eagle_aux_hidden_state_layer_ids": [-1, 2, 30]' in console.text()
+        assert '+  "eagle_aux_hidden_state_layer_ids": [-1, 2, 30]' in console.text()
         await console.press("n")
         assert console.called("restart") == []
         fake.probe_may_end.set()
@@ -97,6 +100,55 @@ async def test_a_check_that_fails_leaves_what_was_known_in_sight(tmp_path: Path)
         await console.press("D", "y")
         await until(console, "transformers is not installed")
         assert "slot 1 gets hs 2" in console.text()
+
+
+async def test_a_restart_that_is_refused_tells_how_to_undo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(server_id: str) -> str:
+        raise HostError(f"the port of {server_id} is in use")
+
+    fake, files, drafts = desk(tmp_path)
+    async with opened(snapshots.FLEET, size=(80, 24), fake=fake, files=files) as console:
+        await console.press("2", "o", "d", "D", "y")
+        await console.settle()
+        monkeypatch.setattr(fake, "restart", refuse)
+        await console.press("f")
+        await console.settle()
+        before = len(drafts.calls)
+        await console.press("y")
+        await console.settle()
+        assert console.said[-1] == (
+            "after rewiring the draft: the port of run-ready is in use; "
+            "undo: eaglemon draft undo h200-a:/models/k25-eagle3"
+        )
+        assert drafts.calls[before + 1 :] == [("diagnose", "run-ready", False)]
+
+
+async def test_a_narrow_terminal_tells_of_a_check_beside_the_steps(tmp_path: Path) -> None:
+    fake, files, drafts = desk(tmp_path)
+    async with opened(snapshots.FLEET, size=(80, 24), fake=fake, files=files) as console:
+        await console.press("2", "o", "d")
+        drafts.may_end.clear()
+        await console.press("D", "y")
+        await until(console, "Draft ─ being checked: capturing 9/16")
+        drafts.error = HostError("no torch", hint="name a Python of the host with --python: 3.11")
+        drafts.may_end.set()
+        await until(console, "the profile's python must be one of the host: 3.11")
+
+
+def test_a_stage_tells_what_is_left_of_it() -> None:
+    stage = CheckStage(doing="capturing", done=9, of=16)
+    assert stage_words(stage, 100.0, 190.0) == "capturing 9/16, about 1 m 10 s left of that"
+    assert stage_words(replace(stage, done=0), 100.0, 190.0) == "capturing 0/16"
+    assert stage_words(CheckStage(doing="running the draft"), 1.0, 9.0) == "running the draft"
+
+
+def test_advice_names_keys_and_no_commands() -> None:
+    fix = "eaglemon draft set-layers h:/d --engine x --hs 0,2 (writes [-1, 2] to ids)"
+    assert in_keys(fix) == "press f: it writes [-1, 2] to ids, restarts the server and probes it"
+    assert in_keys("diagnose with --capture, to find the layers") == "press D to find the layers"
+    assert in_keys("retrain it") == "retrain it"
 
 
 async def test_what_does_not_fit_and_what_cannot_be_reached_is_said(tmp_path: Path) -> None:

@@ -9,15 +9,32 @@ from textual.content import Content
 from eaglemon.app.api import Drafts, Eaglemon
 from eaglemon.core import units
 from eaglemon.core.draft_verdict import DraftReport
+from eaglemon.core.draft_views import CheckStage
 from eaglemon.core.profiles import Profile
 from eaglemon.core.views import ServerView, Snapshot
 from eaglemon.errors import EaglemonError
 from eaglemon.tui import draft_panels, panels, wiring_panels
 from eaglemon.tui.acceptance_panels import acceptance
 from eaglemon.tui.columns import lines, wrapped
+from eaglemon.tui.draft_words import in_keys
 from eaglemon.tui.screens.base import ConsoleScreen
 from eaglemon.tui.settings import Settings
 from eaglemon.tui.widgets.text_panel import TextPanel, set_title
+
+_NO_VERSION = (
+    "• the server tells no version of its engine now: judged by the releases that are known"
+)
+
+
+def stage_words(stage: CheckStage, since: float, now: float) -> str:
+    """Return what a check is at, with how long that takes yet where it can be counted."""
+    if stage.of is None:
+        return stage.doing
+    told = f"{stage.doing} {stage.done}/{stage.of}"
+    if stage.done < 1 or now <= since:
+        return told
+    left_s = (now - since) / stage.done * (stage.of - stage.done)
+    return f"{told}, about {units.duration(left_s)} left of that"
 
 
 class DraftScreen(ConsoleScreen):
@@ -39,6 +56,8 @@ class DraftScreen(ConsoleScreen):
         self._report: DraftReport | None = None
         self._error = ""
         self._working: tuple[str, float] | None = ("files read on its host", 0.0)
+        self._stage: tuple[CheckStage, float] | None = None
+        """What a check is at, and since when it does that."""
         self._title = TextPanel(id="server-title")
         self._served = VerticalScroll(id="served", classes="panel")
         self._served_lines = TextPanel()
@@ -78,9 +97,9 @@ class DraftScreen(ConsoleScreen):
 
     def judge(self, *, capture: bool) -> None:
         """Diagnose the draft on its host; with ``capture`` it is run there too."""
-        doing = "checked on its host" if capture else "files read on its host"
+        doing = "being checked" if capture else "files read on its host"
         self._working = (doing, self._api.snapshot().at)
-        self._error = ""
+        self._error, self._stage = "", None
         self.run_worker(self._judge(capture=capture), group="judge", exclusive=True)
         self.post_message(self.SelectionChanged())
 
@@ -92,7 +111,11 @@ class DraftScreen(ConsoleScreen):
             return
         width = (self.size.width // 2 if self.has_class("-wide") else self.size.width) - 6
         self._title.show(panels.title_line(server, self.size.width - 2, self._settings.zone))
-        rows: list[Content | str] = [acceptance(server.acceptance, server, width, short=True)]
+        rows: list[Content | str] = []
+        if not self.has_class("-wide"):
+            # The other tab, where the draft is told of, is out of sight.
+            rows += self._course(snapshot, width)
+        rows.append(acceptance(server.acceptance, server, width, short=True))
         rows += draft_panels.conditional_lines(server, width)
         if self._report is not None:
             rows += wiring_panels.step_lines(self._report.diagnosis, width)
@@ -109,7 +132,26 @@ class DraftScreen(ConsoleScreen):
             return ""
         doing, began = self._working
         took = units.duration(max(0.0, snapshot.at - began)) if began else ""
-        return f" ─ {doing} {took}".rstrip()
+        if self._stage is None:
+            return f" ─ {doing} {took}".rstrip()
+        return f" ─ {doing}: {stage_words(*self._stage, snapshot.at)}, {took} so far"
+
+    def _course(self, snapshot: Snapshot, width: int) -> list[Content]:
+        if self._working is not None and self._report is not None:
+            told = f"Draft{self._progress(snapshot)}"
+            return [Content.styled(line, "$quiet") for line in wrapped(told, width)] + [Content("")]
+        return self._failure(width)
+
+    def _failure(self, width: int) -> list[Content]:
+        if not self._error:
+            return []
+        told = wrapped(self._error, width, 6)
+        return [Content.styled(line, "$state-warning") for line in told] + [Content("")]
+
+    def _at_stage(self, stage: CheckStage) -> None:
+        same = self._stage is not None and self._stage[0].doing == stage.doing
+        since = self._stage[1] if self._stage and same else self._api.snapshot().at
+        self._stage = stage, since
 
     def _profile(self) -> Profile | None:
         name = self._server.profile if self._server is not None else ""
@@ -119,17 +161,18 @@ class DraftScreen(ConsoleScreen):
         profile = self._profile()
         rows: list[Content] = []
         report = self._report
-        if self._error:
-            rows += [
-                Content.styled(line, "$state-warning") for line in wrapped(self._error, width, 6)
-            ]
-            rows.append(Content(""))
+        rows += self._failure(width)
         if self._error and report is None:
             rows += draft_panels.next_steps(server, profile, width)
         elif report is None:
             rows.append(Content.styled("… reading its files on the host", "$quiet"))
         else:
+            if self._working is not None:
+                before = "… being looked at; this is what was known before"
+                rows += [Content.styled(line, "$quiet") for line in wrapped(before, width)]
             rows += wiring_panels.verdict_lines(report.diagnosis, width)
+            if report.engine_version is None:
+                rows += [Content.styled(line, "$quiet") for line in wrapped(_NO_VERSION, width)]
             rows += [Content(""), *wiring_panels.wiring_lines(report.diagnosis, width)]
         rows += [Content(""), Content.styled("Files", "bold")]
         rows += draft_panels.settings_lines(server, profile, width)
@@ -160,10 +203,12 @@ class DraftScreen(ConsoleScreen):
             if self._drafts is None:
                 self._error = "this console cannot look at drafts: use eaglemon draft"
             else:
-                self._report = await self._drafts.diagnose(self.server_id, capture=capture)
+                self._report = await self._drafts.diagnose(
+                    self.server_id, capture=capture, told=self._at_stage
+                )
         except EaglemonError as error:
-            self._error = str(error)
+            self._error = in_keys(str(error))
         finally:
-            self._working = None
+            self._working = self._stage = None
         self.show(self._api.snapshot())
         self.post_message(self.SelectionChanged())

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+from rich.cells import chop_cells
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -52,7 +53,9 @@ class AskFirst(ModalScreen[bool]):
         for text in self._told:
             styles = {"-": "$state-failed", "+": "$state-ready"}
             style = styles.get(text[:1], "")
-            rows += [Content.styled(line, style) for line in wrapped(text, width)] or [Content("")]
+            # What differs keeps its indentation, by which it is read.
+            parts = _cut(text, width) if style or text[:1] == " " else wrapped(text, width)
+            rows += [Content.styled(line, style) for line in parts] or [Content("")]
         self.query_one("#told", Static).update(lines(rows))
         keep_buttons_in_sight(self, self.query_one("#told-body"))
 
@@ -63,3 +66,7 @@ class AskFirst(ModalScreen[bool]):
     def action_answer(self, answer: bool) -> None:  # noqa: FBT001 (called by key bindings)
         """Answer with a key."""
         self.dismiss(answer)
+
+
+def _cut(text: str, width: int) -> list[str]:
+    return chop_cells(plain(text), max(1, width))
