@@ -49,15 +49,24 @@ class FileDeeds:
 
     async def _edit(self, path: Path) -> None:
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-        argv = [*shlex.split(editor), str(path)]
         try:
-            # Hosts go on being asked meanwhile; only the picture stands still.
-            with self._app.suspend(), self._app.batch_update():
-                code = await asyncio.to_thread(subprocess.call, argv)
-        except OSError as error:
-            self._app.say(f"{argv[0]}: {error.strerror}; set EDITOR", severity="error")
+            argv = [*shlex.split(editor), str(path)]
+        except ValueError as error:
+            self._app.say(f"EDITOR {editor!r}: {str(error).lower()}", severity="error")
             return
+        code, refused = 0, ""
+        # Hosts go on being asked meanwhile; only the picture stands still. No error may leave the
+        # block: Textual takes the terminal back at its proper end only.
+        with self._app.suspend(), self._app.batch_update():
+            try:
+                code = await asyncio.to_thread(subprocess.call, argv)
+            except OSError as error:
+                refused = (error.strerror or type(error).__name__).lower()
         self._app.refresh(layout=True)
+        if refused:
+            hint = f"set EDITOR to an editor of this computer, or edit {path} elsewhere"
+            self._app.say(f"{argv[0]}: {refused}; {hint}", severity="error")
+            return
         if code != 0:
             self._app.say(f"{argv[0]} ended with {code}", severity="warning")
         await self.read_again()

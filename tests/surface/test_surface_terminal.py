@@ -124,6 +124,32 @@ def test_another_program_edits_a_profile_and_the_console_comes_back(
 
 
 @pytest.mark.parametrize(
+    ("editor", "told"),
+    [
+        ("nosucheditor", "nosucheditor: no such"),
+        ("/etc/passwd", "/etc/passwd: permission"),
+        ("vi 'unclosed", "no closing"),
+    ],
+)
+def test_an_editor_that_cannot_be_started_leaves_the_console_alive(
+    start: Start, tmp_path: Path, editor: str, told: str
+) -> None:
+    folder = tmp_path / "config" / "eaglemon" / "profiles"
+    folder.mkdir(parents=True)
+    (folder / "aaa-mine.toml").write_text('extends = "sglang-eagle3"\n', encoding="utf-8")
+    terminal = start("tui", "local", EDITOR=editor)
+    terminal.wait("Hosts and GPUs")
+    terminal.keys("P")
+    terminal.wait("aaa-mine")
+    terminal.keys("e")
+    terminal.wait(told)
+    terminal.keys("Escape")
+    terminal.wait("Hosts and GPUs")
+    terminal.keys("q")
+    terminal.wait("left with 0")
+
+
+@pytest.mark.parametrize(
     ("more", "wanted"),
     [
         ({"EAGLEMON_ASCII": "1"}, "| "),
