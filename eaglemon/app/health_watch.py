@@ -94,6 +94,8 @@ class HealthWatch:
                 if self._answered_by.stranger is not None:
                     verdict, code = HealthVerdict.REFUSED, None
                     detail = self._answered_by.stranger
+            if verdict is HealthVerdict.TIMED_OUT and server.host.is_silent:
+                verdict, detail = HealthVerdict.UNKNOWN, f"{server.host.spec.name} is silent"
         except HostError as error:
             verdict, detail = HealthVerdict.UNKNOWN, error.message
         now = self._clock.monotonic()
@@ -153,7 +155,8 @@ class HealthWatch:
             try:
                 await ask_token(server.http(), server.engine, server.model_name, limit_s=part_s)
             except EaglemonError as error:
-                failures += 1
+                # While the host is silent its servers are not judged.
+                failures += not server.host.is_silent
                 if failures > 1:
                     failures = 0
                     metrics = "no metrics" if server.meter.missing else "metrics answer"

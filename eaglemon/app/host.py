@@ -27,6 +27,8 @@ RETRY_FIRST_S = 1.0
 RETRY_MOST_S = 30.0
 FIRST_ANSWER_S = 60.0
 """An agent that has told no runs by then never will: its disk or the link hangs."""
+SILENT_AFTER_S = 2.5
+"""Without a sample for so long, an answer that did not come says nothing of who was asked."""
 STALE_AFTER_S = 5.0
 """A sample older than this is marked old: several sampling intervals have passed."""
 
@@ -110,6 +112,14 @@ class Host:
     def is_up(self) -> bool:
         """Whether the agent answers."""
         return self._link is not None
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the link is up and samples fail to come: what is asked now tells nothing."""
+        if not self.is_up or self._sampled_at is None:
+            return False
+        limit_s = max(SILENT_AFTER_S, 3 * self.spec.sample_s)
+        return self._clock.monotonic() - self._sampled_at > limit_s
 
     async def until_up(self) -> None:
         """Wait for the first answer; raises ``HostError`` where the host is not up then."""

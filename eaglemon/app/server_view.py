@@ -4,13 +4,14 @@ from dataclasses import replace
 
 from eaglemon.app.keeper import Keeper
 from eaglemon.app.runs import notes_of
-from eaglemon.app.stop_account import stop_view
+from eaglemon.app.stop_account import is_unreadable, stop_view, waits_for
 from eaglemon.core.diagnosis import GENERIC_CAUSE
 from eaglemon.core.eta import Eta, estimate
 from eaglemon.core.phases import PHASE_TITLES, Phase
+from eaglemon.core.release import GONE_UNPROVEN
 from eaglemon.core.stall import stall_limit
 from eaglemon.core.startup import StartupTrack
-from eaglemon.core.units import duration, duration_range, memory, plural
+from eaglemon.core.units import duration, duration_range, plural
 from eaglemon.core.views import (
     AcceptanceView,
     CauseView,
@@ -137,8 +138,9 @@ def _detail(keeper: Keeper, cause: CauseView | None, now: float, eta: Eta, *, st
         case ServerState.STOPPING:
             detail = f"{plural(len(keeper.pids), 'process')} left"
         case ServerState.RELEASING:
-            held = keeper.seen.release.held_bytes if keeper.seen.release else None
-            detail = f"waiting for {memory(held)} of GPU memory"
+            detail = waits_for(keeper.seen.release)
+        case ServerState.STOPPED if machine.stop and is_unreadable(keeper.seen.release):
+            detail = GONE_UNPROVEN
         case _:
             pass
     return detail
@@ -166,7 +168,8 @@ def _progress(track: StartupTrack) -> str:
 def _cause(keeper: Keeper) -> CauseView:
     machine = keeper.machine
     exit_ = machine.exit
-    left = f"; {len(keeper.pids)} processes are left behind" if keeper.pids else ""
+    verb = "is" if len(keeper.pids) == 1 else "are"
+    left = f"; {plural(len(keeper.pids), 'process')} {verb} left behind" if keeper.pids else ""
     how = ""
     if exit_ is not None:
         how = exit_.reason or str(ExitView(code=exit_.code, signal=exit_.signal))

@@ -2,7 +2,7 @@
 
 from eaglemon.app.keeper import Keeper
 from eaglemon.core.holders import memory_holders, process_holds
-from eaglemon.core.release import Release
+from eaglemon.core.release import GONE_UNPROVEN, Release
 from eaglemon.core.runs import RunStop
 from eaglemon.core.units import duration, memory, plural
 from eaglemon.core.views import ServerState, StopView
@@ -17,8 +17,12 @@ def stop_view(keeper: Keeper, wall: float) -> StopView | None:
     stop = machine.stop
     if stop is None and machine.release_proven:
         # It ended by itself before the host's account of the stop was seen.
-        words = ("no process was left", "GPU memory is back")
-        return StopView(steps=words, processes_left=len(keeper.pids), proven=True)
+        return StopView(
+            steps=("no process was left", _back(release, None)),
+            processes_left=len(keeper.pids),
+            memory_to_release_bytes=release.held_bytes if release else None,
+            proven=True,
+        )
     if stop is None:
         asked = machine.state in {ServerState.STOPPING, ServerState.RELEASING}
         return StopView(steps=("stop asked for",)) if asked else None
@@ -29,8 +33,11 @@ def stop_view(keeper: Keeper, wall: float) -> StopView | None:
     if stop.gone_at is not None:
         steps.append(f"all processes gone after {duration(stop.gone_at - stop.requested_at)}")
     if machine.state is ServerState.RELEASING:
-        held = memory(release.held_bytes) if release else "GPU memory"
-        steps.append(f"waiting for {held} to come back{_so_far(release)}")
+        limit = f", for {duration(keeper.profile.limits.release_s)} at most"
+        rest = limit if is_unreadable(release) else f" to come back{_so_far(release)}"
+        steps.append(f"{waits_for(release)}{rest}")
+    elif machine.state is ServerState.STOPPED and is_unreadable(release):
+        steps.append(GONE_UNPROVEN)
     if machine.release_proven:
         steps.append(_back(release, elapsed_s))
     late = stop.gone_at is not None and wall - began - (stop.gone_at - stop.requested_at) > (
@@ -49,6 +56,19 @@ def stop_view(keeper: Keeper, wall: float) -> StopView | None:
         elapsed_s=elapsed_s,
         proven=machine.release_proven,
     )
+
+
+def is_unreadable(release: Release | None) -> bool:
+    """Tell whether the memory of a stopped run's GPUs could not be read."""
+    return release is not None and release.held_bytes is None
+
+
+def waits_for(release: Release | None) -> str:
+    """Say what a stop waits for whose processes are gone."""
+    if is_unreadable(release):
+        return "waiting for the driver: GPU memory cannot be read"
+    held = f"{memory(release.held_bytes)} of " if release else ""
+    return f"waiting for {held}GPU memory"
 
 
 def _signals(keeper: Keeper, stop: RunStop) -> list[str]:
@@ -75,9 +95,10 @@ def _so_far(release: Release | None) -> str:
     return f", {release.gpus_back} of {plural(release.gpus, 'GPU')} are back"
 
 
-def _back(release: Release | None, elapsed_s: float) -> str:
+def _back(release: Release | None, elapsed_s: float | None) -> str:
     if release is None:
         return "it held no GPU memory"
+    after = "" if elapsed_s is None else f" after {duration(elapsed_s)}"
     if release.gpus < 2:
-        return f"GPU memory is back after {duration(elapsed_s)}"
-    return f"memory of all {release.gpus} GPUs is back after {duration(elapsed_s)}"
+        return f"GPU memory is back{after}"
+    return f"memory of all {release.gpus} GPUs is back{after}"

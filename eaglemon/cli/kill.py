@@ -9,6 +9,7 @@ from eaglemon.cli import diagnostics, output, session
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option
 from eaglemon.core.foreign import ForeignServer, ForeignStop, parse_foreign_id
 from eaglemon.core.profiles import Limits
+from eaglemon.core.release import GONE_UNPROVEN
 from eaglemon.core.units import count, index_ranges, memory, plural
 from eaglemon.core.views import ServerView
 from eaglemon.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UsageError
@@ -148,6 +149,9 @@ def _result(server: ServerView, *, was_over: bool) -> int:
     if stop is None or was_over:
         diagnostics.talk(f"{server.id} had already ended")
         return EXIT_OK
+    if stop.proven and stop.memory_to_release_bytes is None:
+        diagnostics.talk(f"{server.id} is gone; it held no GPU memory")
+        return EXIT_OK
     if stop.proven:
         diagnostics.talk(f"{server.id} is gone and its GPU memory is back")
         return EXIT_OK
@@ -159,5 +163,8 @@ def _result(server: ServerView, *, was_over: bool) -> int:
         left.append("its GPU memory is not known")
     elif stop.memory_to_release_bytes > 0:
         left.append(f"{memory(stop.memory_to_release_bytes)} of GPU memory")
+    if stop.processes_left == 0 and stop.memory_to_release_bytes is None:
+        diagnostics.fail(f"{server.id}: {GONE_UNPROVEN}")
+        return EXIT_FAILED
     diagnostics.fail(f"{server.id}: not shown to be gone: {', '.join(left) or server.detail}")
     return EXIT_FAILED

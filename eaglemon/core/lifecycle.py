@@ -257,7 +257,7 @@ def _health_starting(machine: ServerMachine, event: HealthSeen) -> list[Command]
     if event.verdict is HealthVerdict.OK:
         machine.enter(ServerState.WARMING)
         return [AskToken(after_s=0.0)]
-    if event.ready_once:
+    if event.ready_once and event.verdict is not HealthVerdict.UNKNOWN:
         # Found by a later console: it is past its start, and ill.
         machine.was_ready = True
         machine.enter(ServerState.UNHEALTHY, f"health: {event.verdict.value}")
@@ -295,7 +295,7 @@ def _health_ready(machine: ServerMachine, event: HealthSeen) -> list[Command]:
         machine.hung = False
         machine.enter(ServerState.READY)
         return [PollHealth(after_s=_ready_pause_s(machine))]
-    machine.bad_polls += 1
+    machine.bad_polls += event.verdict is not HealthVerdict.UNKNOWN  # which tells nothing of it
     if machine.bad_polls >= UNHEALTHY_AFTER:
         machine.enter(ServerState.UNHEALTHY, f"health: {event.verdict.value}")
     return [PollHealth(after_s=_busy_pause_s(machine))]
@@ -306,7 +306,7 @@ def _health_unhealthy(machine: ServerMachine, event: HealthSeen) -> list[Command
     if event.verdict is HealthVerdict.OK and not (machine.hung and not event.generated):
         rule = _health_ready if machine.was_ready else _health_starting
         return rule(machine, event)
-    if machine.was_ready and not machine.hung:
+    if machine.was_ready and not machine.hung and event.verdict is not HealthVerdict.UNKNOWN:
         machine.detail = f"health: {event.verdict.value}"
     return [PollHealth(after_s=_busy_pause_s(machine))]
 

@@ -7,6 +7,8 @@ from eaglemon.core.hosts import GpuProcess, HostSample
 
 TOLERANCE_BYTES = 256 * 1024 * 1024
 """Driver contexts of other processes come and go; a server that holds on holds far more."""
+GONE_UNPROVEN = "processes are gone; GPU memory is not known"
+"""How a stop ends whose GPUs cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

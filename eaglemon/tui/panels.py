@@ -247,7 +247,9 @@ def stop(view: StopView, state: ServerState, width: int) -> Content:
             rows.append(joined(Content.styled("· " if number == 0 else "  ", "$quiet"), line))
     if view.proven:
         took = units.duration(view.elapsed_s)
-        text = f"✓ proven after {took}: no process is left and the GPU memory is back"
+        held = view.memory_to_release_bytes is not None
+        back = "the GPU memory is back" if held else "it held no GPU memory"
+        text = f"✓ proven after {took}: no process is left and {back}"
         rows += [Content.styled(line, "$state-ready") for line in wrapped(text, width)]
         return lines(rows)
     left_over: list[str] = []

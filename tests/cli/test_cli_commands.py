@@ -156,6 +156,25 @@ def test_a_second_kill_says_that_the_server_had_already_ended(run: CommandLine) 
     assert run.console.called("stop") == []
 
 
+@pytest.mark.parametrize(
+    ("proven", "code", "said"),
+    [
+        (True, 0, "is gone; it held no GPU memory"),
+        (False, 1, ": processes are gone; GPU memory is not known"),
+    ],
+)
+def test_a_kill_claims_nothing_of_memory_that_is_not_known(
+    run: CommandLine, proven: bool, code: int, said: str
+) -> None:
+    def without_memory(console: FakeConsole) -> None:
+        stop = StopView(steps=(), processes_left=0, proven=proven)
+        console.stop_result = replace(stopped(), stop=stop, pids=())
+
+    result = run("kill", SERVER, "--yes", prepare=without_memory)
+    assert result.code == code
+    assert said in result.err
+
+
 def test_what_is_left_of_an_ended_server_is_stopped(run: CommandLine) -> None:
     def left(console: FakeConsole) -> None:
         console.servers = {SERVER: replace(failed(), pids=(78,))}

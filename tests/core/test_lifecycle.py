@@ -213,6 +213,21 @@ def test_one_late_answer_is_no_illness_and_moving_counters_are_life() -> None:
     assert state(machine) is ServerState.READY
 
 
+def test_answers_that_cannot_arrive_tell_nothing_of_a_server() -> None:
+    machine = ServerMachine(Limits())
+    for event in (LIVING, HealthSeen(verdict=HealthVerdict.OK), TokenSeen()):
+        machine.handle(event)
+    for _ in range(2 * UNHEALTHY_AFTER):
+        (poll,) = machine.handle(HealthSeen(verdict=HealthVerdict.UNKNOWN))
+        assert isinstance(poll, PollHealth)
+    assert state(machine) is ServerState.READY
+    for _ in range(UNHEALTHY_AFTER):
+        machine.handle(HealthSeen(verdict=HealthVerdict.TIMED_OUT))
+    machine.handle(HealthSeen(verdict=HealthVerdict.UNKNOWN))
+    assert state(machine) is ServerState.UNHEALTHY
+    assert machine.detail == "health: timed-out"
+
+
 def test_a_hang_outlasts_a_health_path_that_does_not_generate() -> None:
     machine = machine_after(*TO_READY, GenerationStuck(reason="hung: x"))
     assert state(machine) is ServerState.UNHEALTHY
