@@ -54,7 +54,9 @@ def _server_news(old: ServerView, server: ServerView, now: float) -> list[News]:
     if server.state is ServerState.STOPPED:
         if server.stop is not None and server.stop.proven:
             took = units.duration(server.stop.elapsed_s)
-            return [News(text=f"{name} is stopped; memory is back after {took}", ends=True)]
+            held = server.stop.memory_to_release_bytes is not None
+            back = f"memory is back after {took}" if held else "it held no GPU memory"
+            return [News(text=f"{name} is stopped; {back}", ends=True)]
         return [News(text=f"{name} is stopped", ends=True)]
     if server.state is ServerState.UNHEALTHY:
         why = server.detail or "no answer"
