@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from eaglemon.core.gpu_history import GpuTrace, sparkline
 from eaglemon.core.hosts import GpuProcess, GpuSample, HostSample, MigInstance
-from eaglemon.core.units import UNKNOWN, duration, gib_pair, memory
+from eaglemon.core.units import UNKNOWN, duration, gib_pair, memory, plural
 from eaglemon.core.views import HostView, ServerView
 
 COMMAND_WIDTH = 60
@@ -56,7 +56,7 @@ def notes_of(gpu: GpuSample, trace: GpuTrace | None, now: float) -> str:
         notes.append("memory is the host's")
     notes += gpu.throttle or ()
     if gpu.ecc_uncorrected:
-        notes.append(f"{gpu.ecc_uncorrected} uncorrected ECC errors")
+        notes.append(plural(gpu.ecc_uncorrected, "uncorrected ECC error"))
     if gpu.xid is not None:
         notes.append(f"XID {gpu.xid}")
     return ", ".join(notes)

@@ -71,11 +71,18 @@ def command(
     picture = LinePicture()
 
     async def follow(console: GpuWatch) -> Snapshot:
-        shown: list[tuple[str, LinkState, float]] = []
+        shown: list[tuple[str, LinkState, float, int]] = []
+        # On a terminal ages and waits go on; elsewhere a line is written for what is new only.
+        counts = not as_json and sys.stdout.isatty()
         due = 0.0
         async for snapshot in console.updates():
             now = [
-                (one.name, one.state, one.sample.at if one.sample else 0.0)
+                (
+                    one.name,
+                    one.state,
+                    one.sample.at if one.sample else 0.0,
+                    int(snapshot.at) if counts and not _is_current(one) else 0,
+                )
                 for one in snapshot.hosts
             ]
             # Hosts do not sample in step: one picture an interval is enough for all of them.
@@ -94,6 +101,10 @@ def command(
     if silent:
         return EXIT_UNREACHABLE
     return EXIT_FAILED if any(_has_failed(host) for host in snapshot.hosts) else EXIT_OK
+
+
+def _is_current(host: HostView) -> bool:
+    return host.state in {LinkState.UP, LinkState.DEGRADED}
 
 
 def _has_failed(host: HostView) -> bool:
@@ -122,25 +133,28 @@ def _show(snapshot: Snapshot, *, as_json: bool, picture: LinePicture | None) -> 
 
 
 def _document(host: HostView, watch: bool) -> HostView:  # noqa: FBT001 -- internal
-    """Return what JSON shows: a watcher collects the past itself."""
-    return replace(host, history={}) if watch else host
+    """Return what JSON shows: a watcher collects the past itself, one look tries nothing again."""
+    return replace(host, history={}) if watch else replace(host, next_try_s=None)
 
 
 def _host_lines(host: HostView, servers: Sequence[ServerView], *, past: bool) -> list[str]:
     facts, sample = host.facts, host.sample
     about = [host.state.value]
-    if host.state in {LinkState.STALE, LinkState.DOWN} and host.sample_age_s is not None:
+    if not _is_current(host) and host.sample_age_s is not None:
         about.append(f"values are {duration(host.sample_age_s)} old")
+    if past and host.next_try_s is not None:
+        about.append(f"next try in {duration(host.next_try_s)}")
     if facts is not None and facts.driver_version:
         about.append(f"driver {facts.driver_version}")
-    if host.detail:
+    # Last, as the longest: a narrow terminal cuts it. Once, stderr says why a host is silent.
+    if host.detail and (past or host.state in running.ANSWERED):
         about.append(host.detail)
-    if host.next_try_s is not None:
-        about.append(f"next try in {duration(host.next_try_s)}")
     lines = [harmless(f"{host.name}: {', '.join(about)}")]
     if sample is None:
         return lines
     lines += [harmless(f"  note: {note}") for note in sample.notes]
+    if not sample.gpus and sample.driver_error is None:
+        lines.append("  no GPUs")
     rows = gpu_rows(host, past=past)
     if rows:
         failed = [

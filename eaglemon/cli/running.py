@@ -10,7 +10,8 @@ from eaglemon.core.views import Snapshot
 from eaglemon.errors import EXIT_INTERRUPTED, EaglemonError
 
 Result = TypeVar("Result")
-_ANSWERED = frozenset({LinkState.UP, LinkState.STALE, LinkState.DEGRADED})
+ANSWERED = frozenset({LinkState.UP, LinkState.STALE, LinkState.DEGRADED})
+"""The states of a host that has answered."""
 
 
 class InterruptedByPersonError(EaglemonError):
@@ -36,7 +37,7 @@ def unreachable(snapshot: Snapshot) -> list[str]:
     """Return a line for each host that has not answered, in a settled snapshot."""
     lines = []
     for host in snapshot.hosts:
-        if host.state in _ANSWERED:
+        if host.state in ANSWERED:
             continue
         detail = host.detail or f"no answer ({host.state})"
         lines.append(of_host(host.name, detail))

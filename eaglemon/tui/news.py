@@ -10,6 +10,8 @@ from eaglemon.core.views import ServerState, ServerView, Snapshot
 NEW_S = 10.0
 """What happened longer ago was only found now."""
 
+_UP = frozenset({LinkState.UP, LinkState.DEGRADED})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
@@ -33,9 +35,11 @@ def news(before: Snapshot, after: Snapshot) -> list[News]:
         if known is None or known.state is host.state:
             continue
         if host.state is LinkState.DOWN:
-            why = host.detail or "no reason given"
-            found.append(News(text=f"{host.name} is down: {why}", severity="warning"))
-        elif host.state is LinkState.UP and known.state in {LinkState.DOWN, LinkState.STALE}:
+            # A host that is tried again in vain keeps its reason meanwhile: that is told already.
+            if known.state is not LinkState.CONNECTING or known.detail != host.detail:
+                why = host.detail or "no reason given"
+                found.append(News(text=f"{host.name} is down: {why}", severity="warning"))
+        elif host.state in _UP and known.state not in _UP and known.facts is not None:
             found.append(News(text=f"{host.name} is back"))
     return found
 
