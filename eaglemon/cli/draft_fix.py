@@ -108,8 +108,10 @@ def undo_command(
     bench, (draft,) = bench_for(invocation, host, folder, python=python)
     _must_write()
     undone: RepairView = bench.perform({"do": "undo", "folder": draft})
+    for warning in undone.warnings:
+        diagnostics.warn(warning)
     if as_json:
-        output.write_document("draft", {"undone": undone.title})
+        output.write_document("draft", {"undone": undone.title, "warnings": undone.warnings})
     else:
         output.write_lines([f"undone: {undone.title}"])
     return EXIT_OK

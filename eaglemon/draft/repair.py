@@ -10,14 +10,21 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from eaglemon.core.draft_views import RepairView
+from eaglemon.core.units import plural
 from eaglemon.core.wiring import ConfigChange, TargetShape
-from eaglemon.draft.checkpoint import ITEM_BYTES, Checkpoint, TensorInfo, read_json
+from eaglemon.draft.checkpoint import ITEM_BYTES, Checkpoint, TensorInfo, open_checkpoint, read_json
+from eaglemon.draft.journal import (
+    Entry,
+    Replaced,
+    digest_of,
+    read_journal,
+    write_journal,
+)
 from eaglemon.draft.layout import (
     captured_layers,
     roles_of,
@@ -28,7 +35,6 @@ from eaglemon.draft.layout import (
 from eaglemon.engines.wiring import wiring_of
 from eaglemon.errors import ConfigError, UsageError
 
-JOURNAL = ".eaglemon-repairs.json"
 _ROWS = 1024
 _ASSUMED_LAYERS = 10_000
 """Of a target that is not at hand: no id is too high."""
@@ -147,18 +153,59 @@ def plan_slots(
     """
     config = read_json(folder / "config.json")
     shape = None
-    warnings: tuple[str, ...] = ()
+    warnings = _require_slots(folder, slots)
     if target is not None:
         shape = target_shape(target_body(read_json(target / "config.json")))
+    _require_layers(slots, shape)
     if shape is None:
         kind = target_type or str(config.get("model_type", "llama"))
         shape = TargetShape(layers=_ASSUMED_LAYERS, model_type=kind)
         if target_type is None:
-            warnings = (f"no --target: the rule for targets of type {kind!r} is used",)
+            warnings = (
+                *warnings,
+                f"no --target: the rule for targets of type {kind!r} is used",
+            )
     repair = plan_layers(
         folder, wiring_of(engine).wire(config, tuple(slots), shape, engine_version)
     )
     return replace(repair, warnings=(*warnings, *repair.warnings))
+
+
+def _require_slots(folder: Path, slots: Sequence[int]) -> tuple[str, ...]:
+    """Refuse slots that ``fc`` has no room for; return a warning where nothing tells."""
+    if len(set(slots)) < len(slots):
+        raise UsageError(
+            f"--hs {_joined(slots)} names a layer twice, and no engine captures one twice",
+            hint="name each layer once; 'eaglemon draft check' finds those it was trained on",
+        )
+    try:
+        draft = open_checkpoint(folder)
+        joined = captured_layers(draft, settings_in(draft))
+    except ConfigError as error:
+        return (f"not checked how many layers fc joins: {error.message}",)
+    if len(slots) != joined:
+        raise UsageError(
+            f"--hs {_joined(slots)} names {plural(len(slots), 'layer')}, fc of this draft joins "
+            f"{joined}",
+            hint=f"name {joined}, as in --hs {_joined(range(0, 2 * joined, 2))}",
+        )
+    return ()
+
+
+def _require_layers(slots: Sequence[int], shape: TargetShape | None) -> None:
+    """Refuse slots that the target does not have."""
+    highest = _ASSUMED_LAYERS if shape is None else shape.layers
+    wrong = [slot for slot in slots if not 0 <= slot <= highest]
+    if wrong:
+        until = "the target's number of layers" if shape is None else str(shape.layers)
+        raise UsageError(
+            f"--hs {_joined(slots)}: there is no hs[{wrong[0]}]",
+            hint=f"hs goes from 0 (the embedding) to {until} (the output of the last layer)",
+        )
+
+
+def _joined(slots: Sequence[int]) -> str:
+    return ",".join(map(str, slots))
 
 
 def offer(repair: Repair, shown: Sequence[str] | None = None) -> RepairView:
@@ -186,19 +233,23 @@ def carry_out(repair: Repair) -> tuple[str, ...]:
 
     Either all files are replaced and the journal names them, or an error says what was not.
     """
-    journal = _journal(repair.folder)
-    number = 1 + max((int(entry.get("number", 0)) for entry in journal), default=0)
-    replaced: list[dict[str, str]] = []
+    journal = read_journal(repair.folder)
+    number = _free_number(repair, journal)
+    replaced: list[Replaced] = []
     try:
         for file in repair.files:
             fresh = _written(file)
             backup = file.path.with_name(f"{file.path.name}.before-{number}")
-            _back_up(file.path, backup)
-            fresh.replace(file.path)
-            replaced.append({"name": file.path.name, "backup": backup.name})
-            # After each file, so that an interrupted repair can be undone too.
-            entry = {"number": number, "title": repair.title, "files": replaced}
-            _write_journal(repair.folder, [*journal, entry])
+            try:
+                digest = digest_of(fresh)
+                _back_up(file.path, backup)
+                replaced.append(Replaced(name=file.path.name, backup=backup.name, sha256=digest))
+                # Before each file, so that an interrupted repair can be undone too.
+                entry = Entry(number=number, title=repair.title, files=tuple(replaced))
+                write_journal(repair.folder, [*journal, entry])
+                fresh.replace(file.path)
+            finally:
+                fresh.unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(
             f"{error.filename or repair.folder}: {error.strerror}",
@@ -206,26 +257,60 @@ def carry_out(repair: Repair) -> tuple[str, ...]:
             if replaced
             else "",
         ) from error
-    return tuple(file["backup"] for file in replaced)
+    return tuple(file.backup for file in replaced)
 
 
-def undo(folder: Path) -> str:
-    """Undo the newest repair of a draft, and return its title; raises ``UsageError``."""
-    journal = _journal(folder)
+def undo(folder: Path) -> RepairView:
+    """Undo the newest repair of a draft, and return it; raises ``UsageError``.
+
+    A file that is no longer what the repair wrote is kept as ``NAME.undone-N``, and a warning
+    says so.
+    """
+    journal = read_journal(folder)
     if not journal:
         raise UsageError(f"{folder}: no repair to undo")
     newest = journal[-1]
-    places = [(folder / file["name"], folder / file["backup"]) for file in newest["files"]]
-    lost = [backup for _, backup in places if not backup.is_file()]
+    lost = [file.backup for file in newest.files if not (folder / file.backup).is_file()]
     if lost:
-        raise ConfigError(f"{lost[0]}: the backup is gone", hint="copy the draft again")
+        raise ConfigError(f"{folder / lost[0]}: the backup is gone", hint="copy the draft again")
+    kept = []
     try:
-        for path, backup in places:
-            backup.replace(path)
-        _write_journal(folder, journal[:-1])
+        for place, file in enumerate(newest.files):
+            path = folder / file.name
+            if path.is_file() and not _unchanged(path, folder / file.backup, file.sha256):
+                aside = _free_name(path)
+                _back_up(path, aside)
+                kept.append(f"{file.name} was changed after the repair: kept as {aside.name}")
+            (folder / file.backup).replace(path)
+            left = newest.files[place + 1 :]
+            rest = (replace(newest, files=left),) if left else ()
+            write_journal(folder, [*journal[:-1], *rest])
     except OSError as error:
         raise ConfigError(f"{error.filename}: {error.strerror}") from error
-    return str(newest["title"])
+    return RepairView(folder=str(folder), title=newest.title, warnings=tuple(kept))
+
+
+def _free_number(repair: Repair, journal: Sequence[Entry]) -> int:
+    """Return a number that no repair and no leftover backup has."""
+    number = 1 + max((entry.number for entry in journal), default=0)
+    while any(
+        os.path.lexists(file.path.with_name(f"{file.path.name}.before-{number}"))
+        for file in repair.files
+    ):
+        number += 1
+    return number
+
+
+def _free_name(path: Path) -> Path:
+    number = 1
+    while os.path.lexists(aside := path.with_name(f"{path.name}.undone-{number}")):
+        number += 1
+    return aside
+
+
+def _unchanged(path: Path, backup: Path, written: str | None) -> bool:
+    """Tell whether a file is what the repair wrote, or has never been replaced."""
+    return path.samefile(backup) or (written is not None and digest_of(path) == written)
 
 
 def _block_patches(draft: Checkpoint, info: TensorInfo, order: Sequence[int]) -> list[Patch]:
@@ -285,23 +370,6 @@ def _back_up(path: Path, backup: Path) -> None:
     except OSError:
         # Some network file systems have no hard links.
         shutil.copy2(path, backup)
-
-
-def _journal(folder: Path) -> list[dict[str, Any]]:
-    path = folder / JOURNAL
-    if not path.is_file():
-        return []
-    repairs = read_json(path).get("repairs")
-    if not isinstance(repairs, list):
-        raise ConfigError(f"{path}: no list of repairs", hint="remove it to start anew")
-    return repairs
-
-
-def _write_journal(folder: Path, repairs: Sequence[Mapping[str, Any]]) -> None:
-    path = folder / JOURNAL
-    fresh = folder / f"{JOURNAL}.new"
-    fresh.write_text(json.dumps({"repairs": list(repairs)}, indent=2) + "\n", encoding="utf-8")
-    fresh.replace(path)
 
 
 def _difference(name: str, old: str, new: str) -> list[str]:

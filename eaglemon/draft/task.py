@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from eaglemon.core.draft_views import CheckStage, RepairView
+from eaglemon.core.draft_views import CheckStage
 from eaglemon.draft.checkpoint import open_checkpoint
 from eaglemon.draft.diagnose import diagnose
 from eaglemon.draft.hub_cache import located
@@ -70,8 +70,7 @@ def perform(request: Mapping[str, Any], told: Callable[[CheckStage], None] = lam
             draft = open_checkpoint(arguments["folder"])
             found = offer(plan_permutation(draft, arguments["order"]), arguments.get("shown"))
         case "undo":
-            folder = arguments["folder"]
-            found = RepairView(folder=str(folder), title=undo(folder))
+            found = undo(arguments["folder"])
         case other:
             raise UsageError(f"unknown task {other!r}")
     return found

@@ -12,7 +12,7 @@ from eaglemon.core.wiring import TargetShape
 from eaglemon.draft.checkpoint import open_checkpoint
 from eaglemon.draft.inspect import inspect, read_token_counts
 from eaglemon.draft.model import join, load_draft
-from eaglemon.draft.repair import JOURNAL, carry_out, plan_layers, plan_permutation, undo
+from eaglemon.draft.repair import carry_out, plan_layers, plan_permutation, undo
 from eaglemon.draft.torch_lib import torch
 from eaglemon.engines.wiring import wiring_of
 from eaglemon.errors import ConfigError, UsageError
@@ -162,12 +162,12 @@ def test_layers_are_set_and_undone(tmp_path: Path) -> None:
     assert after["eagle_config"] == config["eagle_config"]
     again = plan_layers(folder, wiring_of("vllm").wire(after, (0, 2, 4), LLAMA))
     assert again.difference == ()
-    assert undo(folder) == "eagle_aux_hidden_state_layer_ids = [0, 2, 4]"
+    assert undo(folder).title == "eagle_aux_hidden_state_layer_ids = [0, 2, 4]"
     assert (folder / "config.json").read_bytes() == before
     with pytest.raises(UsageError, match="no repair to undo"):
         undo(folder)
     left = {path.name for path in folder.iterdir()}
-    assert left == {"config.json", "model.safetensors", JOURNAL}
+    assert left == {"config.json", "model.safetensors"}
 
 
 def test_a_permutation_moves_the_slots_and_their_norms(tmp_path: Path) -> None:
@@ -202,8 +202,8 @@ def test_repairs_are_undone_newest_first(tmp_path: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     carry_out(plan_layers(folder, wiring_of("vllm").wire(config, (0, 2, 4), LLAMA)))
     carry_out(plan_permutation(open_checkpoint(folder), (1, 0, 2)))
-    assert undo(folder).startswith("slots of fc")
-    assert undo(folder).startswith("eagle_aux")
+    assert undo(folder).title.startswith("slots of fc")
+    assert undo(folder).title.startswith("eagle_aux")
     assert json.loads((folder / "config.json").read_text()) == config
 
 
