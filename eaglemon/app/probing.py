@@ -20,6 +20,7 @@ from eaglemon.core.probe import (
     RequestRecord,
     figures_of,
     planned_requests,
+    tokens_of,
     without_prompts,
 )
 from eaglemon.core.speculation import AcceptCounts
@@ -67,6 +68,7 @@ class Probe:
         self._live: deque[LiveCounts] = deque(maxlen=64)
         self._generator: GeneratorHealth | None = None
         self._foreign: int | None = None
+        self._counters_read = False
         self._link_s: float | None = None
         """Round trip of the connection, where first tokens travel over it."""
         self._notes: list[str] = []
@@ -102,7 +104,7 @@ class Probe:
             reason = reasons[0] if reasons else "none was sent"
             self._show("failed", error=reason)
             raise ProbeError(
-                f"none of {len(self._records)} requests ended well: {reason}",
+                f"none of {plural(len(self._records), 'request')} ended well: {reason}",
                 hint="look at the server's log",
             )
         return self._show("done", figures=figures)
@@ -194,31 +196,52 @@ class Probe:
 
     async def _counted_since(self, before: Gauges | None) -> AcceptCounts | None:
         """Return what the server counted for this probe, waiting until all of it is there."""
-        if before is None or before.generation_tokens is None:
-            self._notes.append(
-                "the server serves no metrics, so other people's traffic would not be noticed: "
-                + self._target.engine.metrics_hint
-            )
+        if before is None:
+            self._note_no_metrics()
             return None
         if before.running:
             self._notes.append(
                 f"{plural(before.running, 'request')} of others ran when the probe began"
             )
-        expected = sum(arrival.tokens for r in self._records for arrival in r.arrivals)
+        received = [record.received_tokens for record in self._records]
+        expected = sum(tokens or 0 for tokens in received)
+        # Engines name a counter from its first count on: until then it stands at 0.
+        earlier = before.generation_tokens or 0.0
         deadline = self._clock.monotonic() + COUNTERS_SETTLE_S
-        while (after := await self._gauges()) is not None and after.generation_tokens is not None:
-            grown = after.generation_tokens - before.generation_tokens
+        while (after := await self._gauges()) is not None:
+            grown = (after.generation_tokens or 0.0) - earlier
             if grown < 0 or after.started_at != before.started_at:
-                self._notes.append("the server was restarted during the probe")
+                self._notes.append(
+                    "the server was restarted during the probe, so that neither its counters nor "
+                    "other people's traffic can be told"
+                )
                 return None
             if grown < expected and self._clock.monotonic() < deadline:
                 await self._clock.sleep(_POLL_S)
                 continue
-            self._foreign = max(0, int(grown) - expected)
-            if before.accept is None or after.accept is None:
+            if after.generation_tokens is None:
+                break
+            self._counters_read = True
+            if None not in received:
+                self._foreign = max(0, int(grown) - expected)
+            if after.accept is None:
                 return None
-            return after.accept.since(before.accept)
+            first = before.accept or AcceptCounts(steps=0, accepted=int(earlier))
+            return after.accept.since(first)
+        if after is None and before.generation_tokens is not None:
+            self._notes.append(
+                "the server's metrics went away during the probe, so that other people's traffic "
+                "would not be noticed"
+            )
+        else:
+            self._note_no_metrics()
         return None
+
+    def _note_no_metrics(self) -> None:
+        self._notes.append(
+            "the server serves no metrics, so other people's traffic would not be noticed: "
+            + self._target.engine.metrics_hint
+        )
 
     async def _lines_since(self, at: float) -> LinesAcceptance | None:
         """Return what the server's log says of the acceptance, its last line awaited."""
@@ -239,7 +262,10 @@ class Probe:
         notes = []
         if self._target.trust is not None and not self._target.trust.verify:
             notes.append("the server's certificate was not checked: it may be another server's")
-        received = sum(arrival.tokens for r in self._records for arrival in r.arrivals)
+        received = sum(record.received_tokens or 0 for record in self._records)
+        untold = [r for r in self._records if tokens_of(r.arrivals) is None]
+        if untold:
+            notes.append(_untold_note(untold))
         foreign = self._foreign or 0
         if foreign > received * FOREIGN_SHARE + FOREIGN_TOKENS:
             notes.append(
@@ -312,6 +338,7 @@ class Probe:
             and (self._generator is None or self._generator.in_time),
             claims_speed=not self._late or not isinstance(self._load, ConsoleLoad),
             foreign_tokens=self._foreign,
+            counters_read=self._counters_read,
             error=error,
             notes=tuple(self._notes),
         )
@@ -340,3 +367,11 @@ class Probe:
         return (
             (last.tokens - first.tokens) / (last.at_s - first.at_s) if last is not first else None
         )
+
+
+def _untold_note(records: Sequence[RequestRecord]) -> str:
+    """Return what is not known of answers whose chunks do not tell their tokens."""
+    chunks = f"the chunks of {plural(len(records), 'answer')} do not tell how many tokens they have"
+    if all(record.completion_tokens is not None for record in records):
+        return f"{chunks}, only their end does: tok/s of a request are not known"
+    return f"{chunks}, nor does their end: neither tok/s nor other people's traffic are known"

@@ -85,7 +85,7 @@ def show(
             ("draft", profile.draft or "-"),
             ("speculation", _speculation(profile)),
             ("published", profile.reference or "-"),
-            ("probe", f"{profile.probe.workload}, {profile.probe.requests} requests"),
+            ("probe", f"{profile.probe.workload}, {plural(profile.probe.requests, 'request')}"),
         ]
         variables = [f"{key}={shlex.quote(value)}" for key, value in env.items()]
         output.write_lines([*columns(rows), "", " ".join([*variables, shlex.join(argv)])])

@@ -6,7 +6,7 @@ from eaglemon.app.api import Eaglemon
 from eaglemon.cli import output
 from eaglemon.cli.progress import Progress
 from eaglemon.core.hosts import GpuSample, LinkState
-from eaglemon.core.units import clock, gib_pair, length, percent, rate
+from eaglemon.core.units import clock, gib_pair, length, percent, plural, rate
 from eaglemon.core.views import HostView, ServerView, Snapshot
 
 _STAMP = re.compile(r"^\[[^\]]*\] ")
@@ -103,7 +103,7 @@ def _host_figures(host: HostView) -> str:
     pair = gib_pair(sum(v or 0 for v in used), sum(v or 0 for v in total)) if known else "-"
     busy = [gpu.utilisation_percent for gpu in gpus if gpu.utilisation_percent is not None]
     mean = percent(sum(busy) / len(busy) / 100) if busy else "-"
-    return f"{host.name}: {len(gpus)} GPUs, {pair} GiB in use, busy {mean}"
+    return f"{host.name}: {plural(len(gpus), 'GPU')}, {pair} GiB in use, busy {mean}"
 
 
 def _server_figures(server: ServerView) -> str:

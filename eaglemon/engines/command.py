@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 from eaglemon.core.problems import Problem, Severity, did_you_mean, misspelt
 from eaglemon.core.profiles import FlagValue, Profile
+from eaglemon.core.units import plural
 
 
 def flag_arguments(flags: Mapping[str, FlagValue]) -> list[str]:
@@ -187,7 +188,7 @@ def _gpu_problems(profile: Profile, tp_flags: Collection[str]) -> list[Problem]:
         problems.append(
             _error(
                 "gpus",
-                f"{len(profile.gpus)} GPUs for tensor parallel {spread}",
+                f"{plural(len(profile.gpus), 'GPU')} for tensor parallel {spread}",
                 f"name {spread} GPUs",
                 "not-enough-gpus",
             )

@@ -11,6 +11,7 @@ from textual.widgets import Button, Input, Label, Static
 
 from eaglemon.app.api import Eaglemon
 from eaglemon.core.probe import ProbePlan
+from eaglemon.core.units import plural
 from eaglemon.core.views import ServerView
 from eaglemon.errors import EaglemonError
 from eaglemon.tui.columns import plain
@@ -96,7 +97,8 @@ class ProbeDialog(ModalScreen[ProbePlan | None]):
             message.update(Content.styled(f"✗ {plain(str(error))}", "$state-failed"))
         else:
             plan = self._plan
-            text = f"{plan.warmup} requests to warm up, then {plan.requests} measured; greedy"
+            warm = f"{plural(plan.warmup, 'request')} to warm up"
+            text = f"{warm}, then {plan.requests} measured; greedy"
             if plan.temperature > 0:
                 text = f"{text[:-6]}temperature {plan.temperature:g}"
             message.update(Content.styled(text, "$quiet"))
