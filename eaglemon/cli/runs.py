@@ -174,7 +174,7 @@ def _row(one: ExperimentSummary) -> tuple[str, ...]:
     return (
         one.id,
         f"{began:%Y-%m-%d %H:%M}",
-        one.outcome or "cut off",
+        one.ending,
         str(one.trials),
         str(one.requests),
         ", ".join(one.hosts),

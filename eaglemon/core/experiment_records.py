@@ -93,6 +93,8 @@ class ExperimentRecord:
     ended_at: float | None = None
     outcome: str = ""
     """Empty while it is under way, or where its console was killed."""
+    under_way: bool = False
+    """A console of this computer is at it."""
     failures: Mapping[int, str] = field(default_factory=dict)
     """Diagnosis by arm."""
     environments: Mapping[int, Environment] = field(default_factory=dict)
@@ -122,3 +124,10 @@ class ExperimentSummary:
     outcome: str
     trials: int
     requests: int
+    under_way: bool = False
+    """A console of this computer is at it."""
+
+    @property
+    def ending(self) -> str:
+        """The outcome, or why there is none, in two words at most."""
+        return self.outcome or ("under way" if self.under_way else "cut off")

@@ -5,7 +5,7 @@ Everything is derived from raw records, so a definition can be corrected later.
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
@@ -299,6 +299,14 @@ def narrow_enough(findings: Findings, half_width: float) -> bool:
     return bool(ratios) and all(
         math.log(ratio.high / ratio.low) / 2 <= math.log1p(half_width) for ratio in ratios
     )
+
+
+def not_measured(findings: Findings, names: Sequence[str], failed: Collection[int]) -> str:
+    """Say which arms were not measured (yet), those that failed apart; empty where all were."""
+    left = [names[one.arm] for one in findings.arms if not one.trials and one.arm not in failed]
+    if not left:
+        return ""
+    return f"not compared yet: {', '.join(left)} {'was' if len(left) == 1 else 'were'} not measured"
 
 
 def sentence(comparison: Comparison, names: Sequence[str]) -> str:

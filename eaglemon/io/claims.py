@@ -8,6 +8,21 @@ from pathlib import Path
 from eaglemon.errors import UsageError
 
 
+def held(folder: Path, name: str) -> bool:
+    """Tell whether a process holds the claim, this one or another."""
+    try:
+        fcntl = importlib.import_module("fcntl")
+        file = (folder / f"{name}.lock").open("rb")
+    except (ImportError, OSError):
+        return False
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
 @contextlib.contextmanager
 def claim(folder: Path, name: str) -> Iterator[None]:
     """Hold the claim while the block runs; raises ``UsageError`` when another process holds it.

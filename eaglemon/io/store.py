@@ -29,6 +29,7 @@ from eaglemon.core.redact import MASK, is_secret, mask_env
 from eaglemon.core.verdict import Trial
 from eaglemon.errors import StoreError
 from eaglemon.io import store_queries as queries
+from eaglemon.io.claims import held
 from eaglemon.io.migrations import migrate
 from eaglemon.io.paths import user_state_folder
 
@@ -69,7 +70,8 @@ class Store:
 
     async def experiments(self, limit: int = 50) -> list[ExperimentSummary]:
         """Return the newest experiments first."""
-        return await self._do(lambda db: queries.summaries(db, limit))
+        found = await self._do(lambda db: queries.summaries(db, limit))
+        return [replace(one, under_way=self._under_way(one.id, one.outcome)) for one in found]
 
     async def experiment(self, text: str) -> ExperimentRecord:
         """Return the experiment of this id or beginning of one, or the newest for ``last``.
@@ -87,11 +89,15 @@ class Store:
         record = await self._do(find)
         if record is None:
             raise StoreError(f"no run {text!r} in the history", hint="eaglemon runs lists them")
-        return record
+        return replace(record, under_way=self._under_way(record.plan.id, record.outcome))
 
     async def unfinished(self) -> list[str]:
-        """Return the ids of experiments without an end, newest first."""
-        return await self._do(queries.unfinished)
+        """Return the ids of experiments without an end: cut off, then under way; newest first."""
+        names = await self._do(queries.unfinished)
+        return sorted(names, key=lambda name: self._under_way(name, ""))
+
+    def _under_way(self, experiment: str, outcome: str) -> bool:
+        return not outcome and held(self.path.parent, experiment)
 
     async def startups(self, host: str, digest: str, limit: int = 20) -> list[Startup]:
         """Return the newest starts of a profile on a host first."""
@@ -161,7 +167,11 @@ class Store:
                 [
                     (
                         *(cursor.lastrowid, one.number, one.prompt_id, one.status.value),
-                        *(one.sent_at, one.took_s, one.completion_tokens, one.prompt_tokens),
+                        *(one.sent_at, one.took_s),
+                        queries.TOKENS_UNTOLD
+                        if one.completion_tokens is None
+                        else one.completion_tokens,
+                        one.prompt_tokens,
                         None if one.counts is None else _json(one.counts),
                         one.error,
                         queries.pack_arrivals(one.arrivals),

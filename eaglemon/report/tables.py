@@ -8,7 +8,7 @@ from eaglemon.core.profiles import ProbeDefaults
 from eaglemon.core.stats import Interval
 from eaglemon.core.sweep import GIVEN_UP
 from eaglemon.core.units import UNKNOWN, duration, latency, length, memory, percent, rate
-from eaglemon.core.verdict import ArmFigures, Comparison, Findings, sentence
+from eaglemon.core.verdict import ArmFigures, Comparison, Findings, not_measured, sentence
 
 HEADER = (
     "ARM",
@@ -63,6 +63,9 @@ def verdict_lines(record: ExperimentRecord, findings: Findings) -> list[str]:
         for one in findings.comparisons
         if one.overhead is not None
     ]
+    missing = not_measured(findings, names, record.failures)
+    if missing:
+        lines.append(missing)
     return lines or ["nothing was measured"]
 
 
@@ -117,7 +120,9 @@ def asked_line(record: ExperimentRecord) -> str:
     plan = record.plan
     stop = f"{plan.stop.half_width * 100:g} %"
     limit = f", at most {duration(plan.stop.limit_s)}" if plan.stop.limit_s else ""
-    outcome = OUTCOMES.get(record.outcome, record.outcome)
+    outcome = (
+        "it is under way" if record.under_way else OUTCOMES.get(record.outcome, record.outcome)
+    )
     return (
         f"{len(plan.arms)} arms ({', '.join(record.names)}) in {plan.rounds} rounds, "
         f"order {plan.order.value}, seed {plan.seed}, to end early once every interval is within "

@@ -134,9 +134,9 @@ class ExperimentDeeds:
         else:
             return
         text = f"experiment {plan.id} {outcome_words(view.outcome)}"
-        if view.findings is not None and view.findings.comparisons:
-            names = [arm.name for arm in plan.arms]
-            text = sentence(view.findings.comparisons[-1], names)
+        compared = [one for one in view.findings.comparisons if one.ratio] if view.findings else []
+        if compared and view.outcome != "cancelled":
+            text = sentence(compared[-1], [arm.name for arm in plan.arms])
         good = view.outcome in {"done", "narrow"}
         self._app.tell_end(text, severity="information" if good else "warning")
         self._app.redraw()

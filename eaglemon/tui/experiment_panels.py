@@ -12,7 +12,7 @@ from eaglemon.core.experiment_records import ExperimentRecord, ExperimentSummary
 from eaglemon.core.experiment_views import ExperimentView, LaneView, Outlook
 from eaglemon.core.run_comparison import ProfileHistory
 from eaglemon.core.stats import Interval
-from eaglemon.core.verdict import ArmFigures, Comparison, Findings, sentence
+from eaglemon.core.verdict import ArmFigures, Comparison, Findings, not_measured, sentence
 from eaglemon.core.views import Snapshot
 from eaglemon.tui.columns import bar, first_that_fits, joined, left, plain, right, wrapped
 from eaglemon.tui.widgets.phase_track import track_lines
@@ -21,9 +21,11 @@ _DOT = " · "
 _LARGEST_RATIO = 4.0
 """Ends of the fixed scale of ratios: a quarter and four times as fast."""
 _SHOWN_STARTS = 8
+_WHOLE = 100
+"""Lines that no reason has."""
 _Figure = Callable[[ArmFigures, Comparison | None], str]
 _OUTCOMES = {
-    "": "under way, or cut off",
+    "": "cut off",
     "done": "done: all measurements were made",
     "narrow": "done early: every interval is narrow enough",
     "time-up": "ended: its time was up",
@@ -87,9 +89,7 @@ def course(view: ExperimentView, snapshot: Snapshot, width: int) -> list[Content
     else:
         for lane in view.lanes:
             rows += _lane(lane, view.plan, snapshot, width)
-    for arm, reason in sorted(view.failures.items()):
-        name = view.plan.arms[arm].name
-        rows += _wrapped(f"✗ {name}: {reason}", width, style="$state-failed")
+    rows += reason_lines([arm.name for arm in view.plan.arms], view.failures, width)
     for note in view.notes:
         rows += _wrapped(f"• {note}", width, style="$quiet")
     return rows
@@ -117,6 +117,19 @@ def _lane(lane: LaneView, plan: ExperimentPlan, snapshot: Snapshot, width: int) 
         text = f"{server.id} {server.state.value}, {units.duration(server.stop.elapsed_s)}"
         rows += _wrapped(": ".join([text, *server.stop.steps[-1:]]), width - 2, indent="  ")
     return rows
+
+
+def reason_lines(names: Sequence[str], failures: Mapping[int, str], width: int) -> list[Content]:
+    """Return why arms failed, whole: a reason may be several lines of a preflight."""
+    return [
+        Content.styled(line, "$state-failed")
+        for arm, reason in sorted(failures.items())
+        for line in wrapped(f"✗ {names[arm]}: {_one_line(reason)}", max(8, width), _WHOLE)
+    ]
+
+
+def _one_line(text: str) -> str:
+    return "; ".join(line.strip() for line in text.splitlines() if line.strip())
 
 
 def figures_table(
@@ -149,8 +162,10 @@ def figures_table(
     for figures in findings.arms:
         parts: list[Content | str] = [left(names[figures.arm], name, "bold")]
         if figures.arm in failures:
-            text = left(f"failed: {failures[figures.arm]}", max(8, width - name - 1))
-            rows.append(joined(*parts, " ", text))
+            # The reason stands below the table, or in the course, where there is room for it.
+            text = f"failed: {_one_line(failures[figures.arm])}"
+            room = max(6, width - name - 1)
+            rows.append(joined(*parts, " ", left(text if len(text) <= room else "failed", room)))
             continue
         for _, size, value in fits:
             parts += [" ", right(value(figures, by_arm.get(figures.arm)), size)]
@@ -208,12 +223,20 @@ def _interval_line(ratio: Interval | None, room: int) -> str:
     return "".join(cells)
 
 
-def verdict_lines(names: Sequence[str], findings: Findings | None, width: int) -> list[Content]:
+def verdict_lines(
+    names: Sequence[str],
+    findings: Findings | None,
+    width: int,
+    failures: Mapping[int, str] | None = None,
+) -> list[Content]:
     """Return what is shown so far, in sentences, and what stands against believing it."""
     if findings is None:
         return []
-    rows: list[Content] = []
+    missing = not_measured(findings, names, failures or {})
+    rows: list[Content] = _wrapped(missing, width) if missing else []
     for one in findings.comparisons:
+        if one.ratio is None and missing:
+            continue
         rows += _wrapped(sentence(one, names), width)
         if one.overhead is not None:
             reached = units.length(findings.arms[one.arm].accept_length)
@@ -228,7 +251,7 @@ def verdict_lines(names: Sequence[str], findings: Findings | None, width: int) -
 def run_row(summary: ExperimentSummary, width: int, zone: tzinfo | None) -> Content:
     """Return one line of the list of runs."""
     at = _when(summary.created_at, zone)
-    end = f" {summary.outcome or 'cut off':<9}"
+    end = f" {summary.ending:<9}"
     start = f"{at}  {summary.kind:<6}"
     arms = " / ".join(summary.arms)
     return joined(
@@ -240,16 +263,20 @@ def run_row(summary: ExperimentSummary, width: int, zone: tzinfo | None) -> Cont
 
 def run_details(record: ExperimentRecord, findings: Findings | None, width: int) -> list[Content]:
     """Return one stored run: outcome, table, chart, verdicts, and what can be done."""
+    ending = "under way" if record.under_way else outcome_words(record.outcome)
     head = first_that_fits(
         width,
-        Content.styled(f"{record.plan.id}{_DOT}{outcome_words(record.outcome)}", "bold"),
+        Content.styled(f"{record.plan.id}{_DOT}{ending}", "bold"),
         Content.styled(record.plan.id, "bold"),
     )
     rows = [head, Content("")]
     rows += figures_table(record.names, findings, record.failures, width)
+    rows += reason_lines(record.names, record.failures, width)
     rows += [Content(""), *ratio_chart(record.names, findings, width)]
-    rows += [Content(""), *verdict_lines(record.names, findings, width), Content("")]
-    text = "E writes the report" if record.outcome else "C goes on with it, E writes the report"
+    verdicts = verdict_lines(record.names, findings, width, record.failures)
+    rows += [Content(""), *verdicts, Content("")]
+    cut_off = not record.outcome and not record.under_way
+    text = "C goes on with it, E writes the report" if cut_off else "E writes the report"
     return rows + _wrapped(text, width, style="$quiet")
 
 

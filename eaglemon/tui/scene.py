@@ -46,7 +46,9 @@ class Scene:
     run: str | None = None
     """The measured run under the cursor."""
     cut_off: bool = False
-    """That run has no end: its console was killed, or it is under way."""
+    """That run has no end, and no console is at it."""
+    run_under_way: bool = False
+    """That run has no end yet: a console of this computer is at it."""
 
 
 def state_of(snapshot: Snapshot, host: str | None) -> LinkState | None:
@@ -123,6 +125,8 @@ def resume(scene: Scene) -> str | None:
         return "this console is read-only: start it without --read-only to run experiments"
     if scene.experimenting:
         return "an experiment is under way: open it with b"
+    if scene.run_under_way:
+        return f"{scene.run} is under way in another console"
     return None if scene.cut_off else f"{scene.run} has ended: only one that was cut off goes on"
 
 

@@ -61,6 +61,8 @@ async def test_a_killed_console_is_resumed_where_it_was(store: Store, step: str,
     with pytest.raises(Killed):
         await service.run(plan)
     before = await store.experiment("ab-1")
+    assert not before.under_way
+    assert [one.ending for one in await store.experiments()] == ["cut off"]
 
     second = FakeBench(host)
     view = await ExperimentService(second, store).resume()
@@ -87,7 +89,10 @@ async def test_an_experiment_of_a_living_console_is_not_taken_over(store: Store)
             await asyncio.sleep(0.001)
     with pytest.raises(UsageError, match="under way in another console"):
         await ExperimentService(FakeBench(host), store).resume()
+    assert [one.ending for one in await store.experiments()] == ["under way"]
+    assert (await store.experiment("ab-1")).under_way
     await service.cancel("ab-1")
+    assert [one.ending for one in await store.experiments()] == ["cancelled"]
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -194,7 +194,8 @@ class FakeExperiments:
                 hosts=("h200-a",),
                 created_at=snapshots.AT - 3600,
                 ended_at=snapshots.AT - 600,
-                outcome="" if run == "ab-cut" else "done",
+                outcome="" if run in {"ab-cut", "ab-now"} else "done",
+                under_way=run == "ab-now",
                 trials=4,
                 requests=64,
             )

@@ -1,14 +1,17 @@
 """The runs: opened, compared, reported, gone on with; and what profiles did before."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from eaglemon.report.tables import verdict_lines
+from eaglemon.tui.experiment_panels import run_details
 from eaglemon.tui.screens.experiment import ExperimentScreen
 from eaglemon.tui.screens.runs import RunsScreen
 from tests.tui import snapshots
 from tests.tui.console import Opened, opened
-from tests.tui.fake_experiments import RECORD, FakeExperiments, running
+from tests.tui.fake_experiments import FINDINGS, RECORD, FakeExperiments, running
 from tests.tui.frame import check_frame
 
 
@@ -91,6 +94,38 @@ async def test_a_run_that_was_cut_off_goes_on_and_one_that_ended_does_not() -> N
         await console.press("x")
         await console.push(snapshots.FLEET)
         assert console.said[-1] == "experiment ab-cut cancelled"
+
+
+async def test_a_run_that_a_console_is_at_is_under_way_and_not_gone_on_with() -> None:
+    fake = with_runs("ab-now")
+    async with opened(snapshots.FLEET, experiments=fake) as console:
+        await console.press("u")
+        assert "under way" in console.text()
+        assert "cut off" not in console.text()
+        await console.press("G", "C")
+        assert console.said[-1] == "ab-now is under way in another console"
+        assert fake.calls == []
+
+
+@pytest.mark.parametrize("width", [40, 100])
+def test_a_reason_is_shown_whole_below_the_table(width: int) -> None:
+    reason = "python3: sglang is not installed on sim; set python\nport 30000: in use " + "x" * 90
+    failed = replace(RECORD, failures={1: reason})
+    rows = [line.plain for line in run_details(failed, FINDINGS, width)]
+    assert all(len(row) <= max(width, 60) for row in rows)
+    shown = "".join(rows).replace(" ", "")
+    assert ("✗k25-eagle3:" + reason.replace("\n", "; ").replace(" ", "")) in shown
+    assert "�" not in shown
+
+
+def test_what_was_not_measured_yet_is_named_and_nothing_is_claimed() -> None:
+    arms = (FINDINGS.arms[0], replace(FINDINGS.arms[1], trials=0))
+    none = replace(FINDINGS.comparisons[0], ratio=None, overhead=None)
+    findings = replace(FINDINGS, arms=arms, comparisons=(none,), confounders=())
+    cut = replace(RECORD, outcome="", under_way=False)
+    told = "not compared yet: k25-eagle3 was not measured"
+    assert verdict_lines(cut, findings) == [told]
+    assert told in [line.plain for line in run_details(cut, findings, 100)]
 
 
 async def test_nothing_goes_on_in_a_console_that_changes_nothing() -> None:

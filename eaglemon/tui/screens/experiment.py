@@ -87,7 +87,7 @@ class ExperimentScreen(ConsoleScreen):
         names = [arm.name for arm in view.plan.arms]
         rows = panels.figures_table(names, view.findings, view.failures, width)
         rows += [Content(""), *panels.ratio_chart(names, view.findings, width)]
-        rows += [Content(""), *panels.verdict_lines(names, view.findings, width)]
+        rows += [Content(""), *panels.verdict_lines(names, view.findings, width, view.failures)]
         return rows
 
     def on_resize(self) -> None:

@@ -67,7 +67,7 @@ class RunList(RowList):
     def _sorted(self) -> list[ExperimentSummary]:
         runs = list(self._runs or ())
         if self.sort:
-            runs.sort(key=lambda run: run.arms if self.sort == 1 else (run.outcome or "cut off",))
+            runs.sort(key=lambda run: run.arms if self.sort == 1 else (run.ending,))
         return runs[::-1] if self.reverse else runs
 
 
@@ -105,11 +105,21 @@ class RunsScreen(ListScreen):
     def is_cut_off(self) -> bool:
         """Tell whether the run under the cursor has no end."""
         run = self.current_run()
-        return any(one.id == run and not one.outcome for one in self._runs or ())
+        return any(one.id == run and one.ending == "cut off" for one in self._runs or ())
+
+    def is_under_way(self) -> bool:
+        """Tell whether a console is at the run under the cursor."""
+        run = self.current_run()
+        return any(one.id == run and one.under_way for one in self._runs or ())
 
     def complete(self, scene: Scene) -> Scene:
         """Return the scene with the run under the cursor."""
-        return replace(scene, run=self.current_run(), cut_off=self.is_cut_off())
+        return replace(
+            scene,
+            run=self.current_run(),
+            cut_off=self.is_cut_off(),
+            run_under_way=self.is_under_way(),
+        )
 
     def refilter(self, wanted: str) -> None:
         """Show the runs one of whose arms or hosts contains ``wanted``."""
