@@ -145,6 +145,18 @@ FALLBACK = "/var/tmp"  # noqa: S108 -- the folder made in it is checked to be th
 """Where records go when the home cannot be written: kept over reboots, on a local disk."""
 
 
+def mend_home() -> None:
+    """Take the account's home where a shell without a locale (fish) has spoilt its letters."""
+    with contextlib.suppress(KeyError):  # an account that the host does not know
+        home = pwd.getpwuid(os.getuid()).pw_dir
+        if (
+            not home.isascii()
+            and os.path.isdir(home)
+            and not os.path.isdir(os.environ.get("HOME", ""))
+        ):
+            os.environ["HOME"] = home
+
+
 def usual_state_dir() -> str:
     """Return the folder of all records of this user by the XDG rules."""
     base = os.environ.get("XDG_STATE_HOME", "")
@@ -2867,6 +2879,7 @@ def main(arguments: List[str], source: bytes) -> None:
     elif role == "eaglemon-stopper":
         stop()
     else:
+        mend_home()
         for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
             signal.signal(number, leave)
         set_process_name("eaglemon-agent")

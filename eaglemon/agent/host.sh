@@ -15,6 +15,10 @@ em_state() {
   case ${XDG_STATE_HOME:-} in
     /*) state=$XDG_STATE_HOME/eaglemon; usual=$state; return ;;
   esac
+  if [ ! -d "${HOME:-}" ]; then  # a shell without a locale (fish) spoils its letters
+    home=$(getent passwd "$(id -u)" 2>/dev/null | cut -d: -f6)
+    case $home in *[!\ -~]*) [ -d "$home" ] && { HOME=$home; export HOME; } ;; esac
+  fi
   usual=${HOME:-/}/.local/state/eaglemon
   state=$usual
   if ! mkdir -p "$usual" 2>/dev/null || [ ! -w "$usual" ]; then

@@ -8,6 +8,7 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import Protocol
 
 from eaglemon.core.gpu_history import GpuHistory
@@ -163,7 +164,8 @@ class Host:
         self._retry_now.set()
 
     def take(self, sample: HostSample) -> None:
-        """Take the newest sample, whoever asked the host for it."""
+        """Take the newest sample, whoever asked the host for it; its time becomes this clock's."""
+        sample = replace(sample, at=sample.at - self.clock_offset_s)
         self.sample = sample
         self._history.add(sample)
         self._sampled_at = self._clock.monotonic()

@@ -177,7 +177,7 @@ class HostSample:
     """All GPUs of a host at one moment."""
 
     at: float
-    """Unix seconds of the host's clock."""
+    """Unix seconds: of the host's clock as the host tells it, of this computer's in a snapshot."""
     gpus: tuple[GpuSample, ...] = ()
     processes: tuple[GpuProcess, ...] = ()
     took_s: float = 0.0

@@ -51,6 +51,8 @@ class ShellLink:
         self.records_silent: str | None = None
         """That the file system of run records does not answer, and for how long."""
         self._boot_id = facts.boot_id
+        self._offset_s = 0.0
+        """The host's clock minus this one's, as of the last ``ping``."""
 
     @classmethod
     async def open(
@@ -102,7 +104,9 @@ class ShellLink:
         (text,) = await self._ask("em_clock")
         if re.fullmatch(r"\d+(\.\d+)?", text.strip()) is None:
             raise AgentError(f"{self._transport.name} did not tell the time", kind="protocol")
-        return float(text)
+        at = float(text)
+        self._offset_s = at - self._clock.wall()
+        return at
 
     async def watch_gpus(
         self, *, interval_s: float = 1.0, processes_interval_s: float = 2.0
@@ -136,7 +140,10 @@ class ShellLink:
                     asked_at = self._clock.monotonic()
                     pending = asyncio.ensure_future(anext(rounds))
                     sample, driver = values.sample_of(
-                        block, at=self._clock.wall(), before=known, runs=self._owners
+                        block,
+                        at=self._clock.wall() + self._offset_s,
+                        before=known,
+                        runs=self._owners,
                     )
                     if driver is not None and driver != self._facts.driver_version:
                         self._facts = replace(self._facts, driver_version=driver)
@@ -287,7 +294,7 @@ class ShellLink:
 
     def _nothing(self, reason: str, known: Sequence[GpuSample]) -> HostSample:
         return HostSample(
-            at=self._clock.wall(),
+            at=self._clock.wall() + self._offset_s,
             gpus=tuple(replace(gpu, error=reason) for gpu in nvidia_smi.carry_over(known, reason)),
             driver_error=reason,
             processes_known=False,

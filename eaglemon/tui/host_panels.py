@@ -42,7 +42,9 @@ def age_of(host: HostView) -> str:
     """Return the age of the figures for a title, stale marked in words."""
     if host.sample_age_s is None:
         return " ─ no data yet"
-    word = "STALE, " if host.state in {LinkState.STALE, LinkState.DOWN} else ""
+    word = (
+        "STALE, " if host.state in {LinkState.STALE, LinkState.DOWN, LinkState.CONNECTING} else ""
+    )
     return f" ─ {word}{units.age(host.sample_age_s)}"
 
 

@@ -189,12 +189,20 @@ def test_processes_say_who_where_and_for_what() -> None:
             assert "[vllm-1 pid 7] python -m vllm" in text
 
 
+@pytest.mark.parametrize("state", [LinkState.STALE, LinkState.DOWN, LinkState.CONNECTING])
+def test_figures_of_before_are_called_the_last_known(state: LinkState) -> None:
+    host = replace(host_with_odd_gpu(), state=state, detail="", sample_age_s=72.0)
+    (row, *_) = [line for line in map(words, ([one] for one in drawn(host, 90)[1])) if line]
+    assert f"{state.value.upper()} 1 m 12 s" in row
+    assert row.endswith("last known")
+
+
 def test_troubles_and_instances_are_rows_of_the_first_screen() -> None:
     host = host_with_odd_gpu()
     rows = drawn(host, 74)[1]
     text = words(rows)
     assert "MIG 7:0 1g.5gb" in text
-    assert "▲ XID 79 reported by the driver; 2 uncorrected memory errors" in text
+    assert "▲ XID 79 reported by the driver ▲ 2 uncorrected memory errors" in text
     assert "• 2 GPUs are given to a virtual machine (vfio)" in text
     assert "next try in 12 s, r tries now" in text
 

@@ -133,7 +133,7 @@ class HostList(RowList):
         Pictures come more often than samples: with many hosts this is most of the work.
         """
         names = {server.id: server.name for server in self._snapshot.servers}
-        stale = host.state in {LinkState.STALE, LinkState.DOWN}
+        stale = host.state in _OLD
         seen = (names, stale, width, self._processes)
         made = self._made.get(host.name)
         if made is not None and made[0] is sample and made[1] == seen:
@@ -149,15 +149,15 @@ class HostList(RowList):
         trace = host.history.get(gpu.uuid)
         place = f"{host.name}/{gpu.index}"
         if gpu.error is None:
-            stale = host.state in {LinkState.STALE, LinkState.DOWN}
+            stale = host.state in _OLD
             row = plan.gpu(gpu, trace, holders, names, stale=stale)
         else:
             row = _lost(gpu, last_known(trace, host.sample.at if host.sample else 0.0), width)
         yield Row(f"gpu/{place}", row)
         for number, part in enumerate(gpu.mig or ()):
             yield Row(f"mig/{place}/{number}", plan.mig(part), selectable=False)
-        if odd := troubles(gpu):
-            yield _note(f"odd/{place}", f"    ▲ {'; '.join(odd)}", width, "$state-warning")
+        for number, odd in enumerate(troubles(gpu)):
+            yield _note(f"odd/{place}/{number}", f"    ▲ {odd}", width, "$state-warning")
         if self._processes:
             for process in holders:
                 line = _process_line(process, names, width)
@@ -179,6 +179,10 @@ def _problem(host: HostView) -> str:
         return problem
     # In whole seconds: a line that changes more often would be drawn again for nothing.
     return f"{problem}{'; ' if problem else ''}next try in {host.next_try_s:.0f} s, r tries now"
+
+
+_OLD = frozenset({LinkState.STALE, LinkState.DOWN, LinkState.CONNECTING})
+"""States in which the figures shown are the last known ones."""
 
 
 def host_of(key: str) -> str:
@@ -281,13 +285,13 @@ def _host_line(host: HostView, arrow: str, width: int) -> Content:
     look = LINK_LOOKS[host.state]
     name = joined(Content.styled(arrow, "$quiet"), Content.styled(plain(host.name), "bold"))
     state = look.content()
-    if host.state is LinkState.STALE and host.sample_age_s is not None:
+    if host.state in _OLD and host.sample_age_s is not None:
         state = Content.styled(
             f"{look.glyph} {look.word} {units.duration(host.sample_age_s)}", look.style
         )
     start = joined(name, "  ", state)
     age = "" if host.sample_age_s is None else units.age(host.sample_age_s)
-    if host.state is LinkState.STALE and age:
+    if host.state in _OLD and age:
         age = "last known"
     end = Content.styled(age.rjust(10), "$quiet")
     models = Content.styled(f"  {_models(host)}" if host.sample else "", "$quiet")
