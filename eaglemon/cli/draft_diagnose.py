@@ -113,7 +113,7 @@ def diagnose_command(
         "target": target_at,
         "hidden": hidden_at,
         "engine": subject.profile.engine,
-        "engine_version": engine_version or subject.version,
+        "engine_version": subject.version if engine_version is None else engine_version,
         "algorithm": _algorithm(subject.profile),
         "served": _served(subject, served, earlier),
         "baseline_tok_s": None if against is None else _result(against).figures.user_tok_s,
@@ -127,6 +127,8 @@ def diagnose_command(
             return EXIT_INTERRUPTED
         request |= {"prompts": prompts, "new_tokens": _NEW_TOKENS}
     report: DraftReport = bench.perform(request)
+    for warning in report.warnings:
+        diagnostics.warn(warning)
     if as_json:
         output.write_document("draft", asdict(report))
     else:

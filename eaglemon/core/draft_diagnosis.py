@@ -21,6 +21,8 @@ SURE_SE = 5.0
 _USELESS_FIRST, _USELESS_SECOND = 0.15, 0.02
 _COLLAPSE = 0.6
 _WEAK_LENGTH = 1.5
+_NEAR = 1.15
+"""Accept lengths that differ by less than this factor are as good as each other."""
 
 
 def diagnose_draft(known: DraftEvidence) -> DraftDiagnosis:
@@ -232,18 +234,22 @@ def _recurrence(known: DraftEvidence, right: CheckView | None) -> Finding | None
 
 def _useless(known: DraftEvidence) -> Finding | None:
     served = known.served
-    if served is None or known.search is not None or not served.survival:
+    if served is None or known.search is not None:
         return None
-    second = served.survival[1] if len(served.survival) > 1 else 0.0
-    if served.survival[0] >= _USELESS_FIRST or second >= _USELESS_SECOND:
-        return None
+    if served.survival:
+        second = served.survival[1] if len(served.survival) > 1 else 0.0
+        if served.survival[0] >= _USELESS_FIRST or second >= _USELESS_SECOND:
+            return None
+        told = f"first step {served.survival[0]:.2f}, second {second:.2f} served"
+    else:
+        # A server's counters tell no positions.
+        if served.accept_length is None or served.accept_length >= 1 + _USELESS_FIRST:
+            return None
+        told = f"served accept length {served.accept_length:.2f}"
     return Finding(
         verdict=DraftVerdict.WIRING,
         sentence="almost nothing is accepted: the draft is fed what it was not trained on",
-        evidence=(
-            f"first step {served.survival[0]:.2f}, second {second:.2f} served",
-            *conventions(known),
-        ),
+        evidence=(told, *conventions(known)),
         fixes=("diagnose with --capture, to find the layers it was trained on",),
         certain=False,
     )
@@ -266,22 +272,23 @@ def _speed(known: DraftEvidence, right: CheckView | None, overhead: float | None
     if reached is None:
         return _undecided(known, told)
     best = max(value for value in (length, available) if value is not None)
-    if overhead is not None and length is not None and length < overhead <= best * 1.15:
-        return Finding(
-            verdict=DraftVerdict.OVERHEAD,
-            sentence=f"the draft is as good as offline, but break-even is {overhead:.2f} and it "
-            f"has {length:.2f}",
-            evidence=told,
-            fixes=("draft fewer tokens, use top-k 1 and CUDA graphs, or smaller batches",),
-        )
+    ceiling = len(served.survival) + 1 if served is not None and served.survival else None
+    beyond = ceiling is not None and overhead is not None and overhead >= ceiling
+    if overhead is not None and length is not None and length < overhead:
+        costly = f"break-even is {overhead:.2f} and it has {length:.2f}"
+        if beyond or overhead <= best * _NEAR:
+            return Finding(
+                verdict=DraftVerdict.OVERHEAD,
+                sentence=f"no draft could pay: a round yields at most {ceiling} tokens, {costly}"
+                if beyond
+                else f"the draft is as good as offline, but {costly}",
+                evidence=told,
+                fixes=("draft fewer tokens, use top-k 1 and CUDA graphs, or smaller batches",),
+            )
     if reached < needed:
         needs = "break-even" if overhead is not None else "use"
-        return Finding(
-            verdict=DraftVerdict.WEAK,
-            sentence=f"the draft is weak: accept length {reached:.2f}, {needs} needs {needed:.2f}",
-            evidence=told,
-            fixes=("train it longer, on the target's own answers to such prompts",),
-            certain=available is not None,
+        return _too_few(
+            known, right, f"accept length {reached:.2f}, {needs} needs {needed:.2f}", told
         )
     if overhead is None and length is None:
         return Finding(
@@ -296,6 +303,38 @@ def _speed(known: DraftEvidence, right: CheckView | None, overhead: float | None
         sentence=f"nothing wrong found: accept length {reached:.2f}",
         evidence=told,
         certain=overhead is not None,
+    )
+
+
+def _too_few(
+    known: DraftEvidence, offline: CheckView | None, few: str, told: tuple[str, ...]
+) -> Finding:
+    """Judge too low an accept length; only an offline run tells a weak draft from a wrong feed."""
+    served = known.served.accept_length if known.served else None
+    if offline is None:
+        return Finding(
+            verdict=DraftVerdict.WEAK,
+            sentence=f"{few}: the draft is weak, or fed what it was not trained on",
+            evidence=(*told, *conventions(known)),
+            fixes=("diagnose with --capture, to find which of them",),
+            certain=False,
+        )
+    if served is not None and offline.served_length > served * _NEAR:
+        return Finding(
+            verdict=DraftVerdict.SERVING,
+            sentence=f"{few}, and offline the draft reaches {offline.served_length:.2f}",
+            evidence=told,
+            fixes=(
+                "restart: a server reads a draft's files when it starts",
+                "probe it at temperature 0, with the prompts that were captured",
+            ),
+            certain=False,
+        )
+    return Finding(
+        verdict=DraftVerdict.WEAK,
+        sentence=f"the draft is weak: {few}",
+        evidence=told,
+        fixes=("train it longer, on the target's own answers to such prompts",),
     )
 
 

@@ -100,6 +100,9 @@ class DraftEvidence:
     """What to set in this engine and version, by verdict."""
     set_layers: str = ""
     """Command that writes that change."""
+    elsewhere: tuple[str, ...] = ()
+    """Releases that can serve the search's layers, each with the command that writes them for it;
+    told where the one at hand cannot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,3 +143,5 @@ class DraftReport:
     captured: Captured | None = None
     """What hidden states were captured for it; ``None`` where they were given, or none were."""
     engine_version: str | None = None
+    warnings: tuple[str, ...] = ()
+    """What limits the trust in it, such as a release that nobody has looked at."""

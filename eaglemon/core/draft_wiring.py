@@ -79,14 +79,20 @@ def _wiring_fixes(known: DraftEvidence) -> tuple[str, ...]:
         return (
             "this engine and version cannot capture these layers",
             *change.warnings,
+            *_elsewhere(known),
         )
     written = f"{known.set_layers} (writes {list(change.ids)} to {change.key})"
     crashing = [capture for capture in change.captures if capture.crash]
     if change.captures and len(crashing) == len(change.captures):
         return (
             f"{crashing[0].name} cannot serve these layers, whatever the ids",
-            "take another release or engine ('eaglemon draft inspect' lists them), or train anew",
             *change.warnings,
-            f"there: {written}",
+            *_elsewhere(known),
         )
     return (written, *change.warnings, "restart the server and probe it")
+
+
+def _elsewhere(known: DraftEvidence) -> tuple[str, ...]:
+    if not known.elsewhere:
+        return ("no known release can: train the draft on other layers",)
+    return tuple(f"take another release: {line}" for line in known.elsewhere)

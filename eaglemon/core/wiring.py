@@ -68,6 +68,8 @@ class WiringRules(Protocol):
 
     engine: str
     title: str
+    releases: tuple[str, ...]
+    """Those whose rules are known, oldest first."""
 
     def captures(
         self, config: Mapping[str, Any], target: TargetShape, version: str | None = None
@@ -130,6 +132,26 @@ def release_of(version: str) -> tuple[int, ...]:
     """Return the numbers of a version: ``0.5.16.post1`` gives (0, 5, 16)."""
     numbers = re.match(r"v?(\d+(?:\.\d+)*)", version)
     return tuple(int(part) for part in numbers[1].split(".")) if numbers else ()
+
+
+def release_rules(rules: WiringRules, version: str | None) -> tuple[str | None, str]:
+    """Return the version to judge by, and a warning where it is none that is known.
+
+    What is no release number is judged as if it were not given: by all known releases. A release
+    that nobody has looked at has the rules of the newest known one before it, else of the oldest.
+    """
+    if version is None:
+        return None, ""
+    release = release_of(version)
+    if not release:
+        known = ", ".join(rules.releases)
+        return None, f"{version!r} is no release of {rules.title}: judged by {known}"
+    numbers = [release_of(one) for one in rules.releases]
+    if any(release[: len(one)] == one for one in numbers):
+        return version, ""
+    before = [name for name, one in zip(rules.releases, numbers, strict=True) if one <= release]
+    used = before[-1] if before else rules.releases[0]
+    return version, f"{rules.title} {version} is no known release: the rules of {used} are used"
 
 
 def settle(capture: Capture, slots: Collection[int], *, highest: int) -> Capture:

@@ -19,10 +19,11 @@ from eaglemon.core.draft_verdict import (
     ServedRequest,
 )
 from eaglemon.core.draft_views import Captured, CheckStage, Examination
+from eaglemon.core.wiring import release_rules
 from eaglemon.draft.checkpoint import read_json
 from eaglemon.draft.inspect import inspect
 from eaglemon.draft.layout import target_body, target_shape
-from eaglemon.engines.wiring import wiring_of
+from eaglemon.engines.wiring import able_releases, wiring_of
 
 
 def diagnose(
@@ -51,6 +52,7 @@ def diagnose(
     """
     view = inspect(folder, target=target)
     rules = wiring_of(engine)
+    engine_version, doubt = release_rules(rules, engine_version)
     shape = target_shape(target_body(read_json(target / "config.json")))
     config = read_json(folder / "config.json")
     captured: Captured | None = None
@@ -65,12 +67,22 @@ def diagnose(
     change = None
     if slots is not None and shape is not None:
         change = rules.wire(config, slots, shape, engine_version)
-    words = ["eaglemon", "draft", "set-layers", f"{place}{folder}", "--engine", engine]
-    if slots is not None:
-        words += ["--hs", ",".join(str(slot) for slot in slots)]
-    if engine_version is not None:
-        words += ["--engine-version", engine_version]
-    words += ["--target", f"{place}{target}"]
+
+    def command(engine: str, version: str | None) -> str:
+        words = ["eaglemon", "draft", "set-layers", f"{place}{folder}", "--engine", engine]
+        if slots is not None:
+            words += ["--hs", ",".join(str(slot) for slot in slots)]
+        if version is not None:
+            words += ["--engine-version", version]
+        return shlex.join([*words, "--target", f"{place}{target}"])
+
+    elsewhere: tuple[str, ...] = ()
+    if slots is not None and shape is not None:
+        elsewhere = tuple(
+            f"{wiring_of(name).title} {release}: {command(name, release)}"
+            + (f" ({notes})" if notes else "")
+            for name, release, notes in able_releases(config, slots, shape)
+        )
     diagnosis = diagnose_draft(
         DraftEvidence(
             algorithm=algorithm,
@@ -82,7 +94,8 @@ def diagnose(
             baseline_tok_s=baseline_tok_s,
             change=change,
             remedies=rules.remedies(engine_version),
-            set_layers=shlex.join(words),
+            set_layers=command(engine, engine_version),
+            elsewhere=elsewhere,
         )
     )
     return DraftReport(
@@ -92,6 +105,7 @@ def diagnose(
         search=offline.search,
         captured=captured,
         engine_version=engine_version,
+        warnings=(doubt,) if doubt else (),
     )
 
 

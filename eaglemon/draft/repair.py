@@ -16,7 +16,7 @@ from pathlib import Path
 
 from eaglemon.core.draft_views import RepairView
 from eaglemon.core.units import plural
-from eaglemon.core.wiring import ConfigChange, TargetShape
+from eaglemon.core.wiring import ConfigChange, TargetShape, release_rules
 from eaglemon.draft.checkpoint import ITEM_BYTES, Checkpoint, TensorInfo, open_checkpoint, read_json
 from eaglemon.draft.journal import (
     Entry,
@@ -165,9 +165,11 @@ def plan_slots(
                 *warnings,
                 f"no --target: the rule for targets of type {kind!r} is used",
             )
-    repair = plan_layers(
-        folder, wiring_of(engine).wire(config, tuple(slots), shape, engine_version)
-    )
+    rules = wiring_of(engine)
+    version, doubt = release_rules(rules, engine_version)
+    if doubt:
+        warnings = (*warnings, doubt)
+    repair = plan_layers(folder, rules.wire(config, tuple(slots), shape, version))
     return replace(repair, warnings=(*warnings, *repair.warnings))
 
 

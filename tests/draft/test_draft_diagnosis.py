@@ -15,8 +15,8 @@ from eaglemon.core.draft_views import (
     StepFigures,
 )
 from eaglemon.core.problems import Problem, Severity
-from eaglemon.core.wiring import Capture, TargetShape
-from eaglemon.engines.wiring import wiring_of
+from eaglemon.core.wiring import Capture, TargetShape, release_rules
+from eaglemon.engines.wiring import able_releases, wiring_of
 
 INSPECT = InspectView(
     folder="draft",
@@ -218,6 +218,81 @@ def test_a_draft_that_is_weak_offline_too() -> None:
         replace(RIGHT, checks=(check((0, 2, 4), low),), served=served(low, 70.0))
     )
     assert diagnosis.verdict is DraftVerdict.WEAK
+
+
+def test_no_draft_pays_where_break_even_is_above_the_ceiling() -> None:
+    diagnosis = diagnose_draft(replace(RIGHT, served=served(GOOD, 40.0)))
+    assert diagnosis.verdict is DraftVerdict.OVERHEAD
+    assert diagnosis.sentence == (
+        "no draft could pay: a round yields at most 6 tokens, break-even is 8.78 and it has 3.90"
+    )
+    assert not any("train it longer" in fix for fix in diagnosis.fixes)
+    below = diagnose_draft(replace(RIGHT, served=served(GOOD, 70.0)))
+    assert below.verdict is DraftVerdict.WEAK
+    assert "break-even needs 5.01" in below.sentence
+
+
+def test_counters_without_positions_never_end_in_train_it_longer() -> None:
+    alone = DraftEvidence(algorithm="EAGLE3", inspect=INSPECT, captures=(capture(2, 4, 5),))
+    for length, verdict in ((1.02, DraftVerdict.WIRING), (1.3, DraftVerdict.WEAK)):
+        figures = ServedFigures(accept_length=length, temperature=None)
+        diagnosis = diagnose_draft(replace(alone, served=figures))
+        assert diagnosis.verdict is verdict
+        assert not diagnosis.certain
+        assert not any("train it longer" in fix for fix in diagnosis.fixes)
+        assert any("--capture" in fix for fix in diagnosis.fixes)
+    figures = ServedFigures(accept_length=1.02, temperature=None)
+    served_otherwise = diagnose_draft(replace(RIGHT, served=figures, baseline_tok_s=None))
+    assert served_otherwise.verdict is DraftVerdict.SERVING
+    assert "offline the draft reaches 3.90" in served_otherwise.sentence
+
+
+def test_a_release_that_cannot_is_never_its_own_fix() -> None:
+    llama = TargetShape(layers=8, model_type="llama")
+    change = wiring_of("sglang").wire({}, (0, 2, 4), llama, "0.5.16")
+    wrong = replace(
+        RIGHT,
+        captures=(capture(2, 4, 5),),
+        served=served(BAD, 54.8),
+        change=change,
+        set_layers="eaglemon draft set-layers D --engine sglang --engine-version 0.5.16",
+        elsewhere=("Other 9.1: eaglemon draft set-layers D --engine other",),
+    )
+    fixes = diagnose_draft(wrong).fixes
+    assert fixes[0] == "SGLang 0.5.16 cannot serve these layers, whatever the ids"
+    assert (
+        fixes[-1] == "take another release: Other 9.1: eaglemon draft set-layers D --engine other"
+    )
+    assert not any("0.5.16" in fix for fix in fixes if "eaglemon draft" in fix)
+    assert diagnose_draft(replace(wrong, elsewhere=())).fixes[-1].startswith("no known release can")
+
+
+def test_releases_that_can_serve_the_layers() -> None:
+    able = able_releases({}, (0, 2, 4), TargetShape(layers=8, model_type="llama"))
+    assert [(engine, release) for engine, release, _ in able] == [
+        ("sglang", "0.5.23"),
+        ("vllm", "0.32"),
+    ]
+    assert able_releases({}, (2, 2, 4), TargetShape(layers=8, model_type="llama")) == ()
+
+
+@pytest.mark.parametrize(
+    ("version", "judged_by", "warning"),
+    [
+        (None, None, ""),
+        ("0.5.16", "0.5.16", ""),
+        ("0.5.23.post1", "0.5.23.post1", ""),
+        ("banana", None, "'banana' is no release of SGLang: judged by 0.5.16, 0.5.23"),
+        ("", None, "'' is no release of SGLang: judged by 0.5.16, 0.5.23"),
+        ("9.9.9", "9.9.9", "SGLang 9.9.9 is no known release: the rules of 0.5.23 are used"),
+        ("0.5.20", "0.5.20", "SGLang 0.5.20 is no known release: the rules of 0.5.16 are used"),
+        ("0.4.0", "0.4.0", "SGLang 0.4.0 is no known release: the rules of 0.5.16 are used"),
+    ],
+)
+def test_unknown_releases_are_told(
+    version: str | None, judged_by: str | None, warning: str
+) -> None:
+    assert release_rules(wiring_of("sglang"), version) == (judged_by, warning)
 
 
 def test_a_file_without_layer_numbers_can_still_show_the_order() -> None:

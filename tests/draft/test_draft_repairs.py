@@ -128,3 +128,12 @@ def test_layers_that_cannot_work_are_refused(
     with pytest.raises(UsageError, match=message):
         set_layers(folder, *slots, target=write_target(tmp_path / "target"))
     assert names(folder) == {"config.json", "model.safetensors"}
+
+
+def test_a_release_that_nobody_has_looked_at_is_told(tmp_path: Path) -> None:
+    folder, target = write_draft(tmp_path / "draft"), write_target(tmp_path / "target")
+    for version, warned in (("9.9.9", True), ("banana", True), ("0.32.0", False)):
+        repair = plan_slots(
+            folder, slots=(2, 4, 5), engine="vllm", engine_version=version, target=target
+        )
+        assert any(version in line and "release" in line for line in repair.warnings) is warned

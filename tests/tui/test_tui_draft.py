@@ -88,6 +88,34 @@ async def test_a_draft_is_judged_checked_and_fixed_where_it_lies(tmp_path: Path)
         assert "eaglemon draft undo h200-a:/models/k25-eagle3" in console.said[-1]
 
 
+async def test_a_probe_that_ends_has_the_draft_judged_anew(tmp_path: Path) -> None:
+    fake, files, drafts = desk(tmp_path)
+    running = replace(snapshots.ready(), probe=snapshots.probe_progress())
+    done = replace(snapshots.ready(), probe=snapshots.probe_progress("done"))
+    async with opened(snapshots.FLEET, fake=fake, files=files) as console:
+        await console.press("o", "d")
+        fake.push(replace(fake.now, servers=(running,)))
+        await console.settle()
+        assert drafts.calls == [("diagnose", "run-ready", False)]
+        fake.push(replace(fake.now, servers=(done,)))
+        await console.settle()
+        assert drafts.calls == [("diagnose", "run-ready", False)] * 2
+        await console.press("D", "y")
+        await console.settle()
+        assert "before the last probe" not in console.text()
+        figures = replace(snapshots.probe_progress().figures, accept_length=1.2)
+        newer = replace(snapshots.probe_progress("done"), figures=figures)
+        fake.push(replace(fake.now, servers=(replace(snapshots.ready(), probe=newer),)))
+        await until(console, "this is from before the last probe")
+        # What the check has found is kept.
+        assert "✗ wiring" in console.text()
+        assert [call for call in drafts.calls if call[0] == "diagnose"] == [
+            ("diagnose", "run-ready", False),
+            ("diagnose", "run-ready", False),
+            ("diagnose", "run-ready", True),
+        ]
+
+
 def again() -> ServerView:
     return replace(snapshots.ready(), id="run-ready-again")
 

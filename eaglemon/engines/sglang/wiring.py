@@ -45,6 +45,7 @@ class SglangWiring:
 
     engine = "sglang"
     title = "SGLang"
+    releases: tuple[str, ...] = ("0.5.16", "0.5.23")
 
     def captures(
         self, config: Mapping[str, Any], target: TargetShape, version: str | None = None

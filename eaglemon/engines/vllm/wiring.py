@@ -31,6 +31,7 @@ class VllmWiring:
 
     engine = "vllm"
     title = "vLLM"
+    releases: tuple[str, ...] = ("0.32",)
 
     def captures(
         self, config: Mapping[str, Any], target: TargetShape, version: str | None = None

@@ -10,6 +10,7 @@ from eaglemon.app.api import Drafts, Eaglemon
 from eaglemon.core import units
 from eaglemon.core.draft_verdict import DraftReport
 from eaglemon.core.draft_views import CheckStage
+from eaglemon.core.probe import ProbeFigures
 from eaglemon.core.profiles import Profile
 from eaglemon.core.views import ServerView, Snapshot
 from eaglemon.errors import EaglemonError
@@ -24,6 +25,8 @@ from eaglemon.tui.widgets.text_panel import TextPanel, set_title
 _NO_VERSION = (
     "• the server tells no version of its engine now: judged by the releases that are known"
 )
+
+_OLD = "▲ this is from before the last probe: check it again with D"
 
 
 def stage_words(stage: CheckStage, since: float, now: float) -> str:
@@ -56,6 +59,8 @@ class DraftScreen(ConsoleScreen):
         self._report: DraftReport | None = None
         self._error = ""
         self._working: tuple[str, float] | None = ("files read on its host", 0.0)
+        self._judged: ProbeFigures | None = None
+        """What the last probe had told when the draft was looked at."""
         self._stage: tuple[CheckStage, float] | None = None
         """What a check is at, and since when it does that."""
         self._title = TextPanel(id="server-title")
@@ -99,6 +104,7 @@ class DraftScreen(ConsoleScreen):
         """Diagnose the draft on its host; with ``capture`` it is run there too."""
         doing = "being checked" if capture else "files read on its host"
         self._working = (doing, self._api.snapshot().at)
+        self._judged = self._probed()
         self._error, self._stage = "", None
         self.run_worker(self._judge(capture=capture), group="judge", exclusive=True)
         self.post_message(self.SelectionChanged())
@@ -109,6 +115,11 @@ class DraftScreen(ConsoleScreen):
         server = self._server
         if server is None or not self.size.width:
             return
+        report = self._report
+        checked = report is None or report.checks or report.diagnosis.offline
+        # Only files are read for it; what a check has found would be lost.
+        if self._outdated() and not checked:
+            self.judge(capture=False)
         width = (self.size.width // 2 if self.has_class("-wide") else self.size.width) - 6
         self._title.show(panels.title_line(server, self.size.width - 2, self._settings.zone))
         rows: list[Content | str] = []
@@ -170,7 +181,14 @@ class DraftScreen(ConsoleScreen):
             if self._working is not None:
                 before = "… being looked at; this is what was known before"
                 rows += [Content.styled(line, "$quiet") for line in wrapped(before, width)]
+            elif self._outdated():
+                rows += [Content.styled(line, "$state-warning") for line in wrapped(_OLD, width)]
             rows += wiring_panels.verdict_lines(report.diagnosis, width)
+            for warning in report.warnings:
+                rows += [
+                    Content.styled(line, "$state-warning")
+                    for line in wrapped(f"▲ {warning}", width)
+                ]
             if report.engine_version is None:
                 rows += [Content.styled(line, "$quiet") for line in wrapped(_NO_VERSION, width)]
             rows += [Content(""), *wiring_panels.wiring_lines(report.diagnosis, width)]
@@ -179,6 +197,16 @@ class DraftScreen(ConsoleScreen):
         if report is not None:
             rows += draft_panels.inspect_lines(report.inspect, width)
         return rows
+
+    def _probed(self) -> ProbeFigures | None:
+        """Return what the last probe that has ended tells, ``None`` without one."""
+        probe = self._server.probe if self._server is not None else None
+        return probe.figures if probe is not None and probe.state == "done" else None
+
+    def _outdated(self) -> bool:
+        """Tell whether a probe has ended since the draft was looked at."""
+        probed = self._probed()
+        return self._working is None and probed is not None and probed != self._judged
 
     def _no_check(self) -> str | None:
         if self._drafts is None:
