@@ -170,15 +170,15 @@ class Answer:
     def _count(self, data: str) -> Optional[int]:
         try:
             chunk = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
-        if not isinstance(chunk, dict) or "error" in chunk:
+        if not isinstance(chunk, dict) or chunk.get("error") is not None:
             return None
         for path in self._paths:
             value: Any = chunk
             for key in path:
                 value = value.get(key) if isinstance(value, dict) else None
-            if isinstance(value, int):
+            if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
                 return value
         return None
 

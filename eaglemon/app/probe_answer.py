@@ -1,10 +1,17 @@
 """One streamed answer as a record: its arrivals, its end and how it ended."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from eaglemon.core.probe import Arrival, RequestRecord, RequestStatus
 from eaglemon.core.sse import SseDecoder, SseEvent
-from eaglemon.engines.base import AnswerSeen, StreamDecoder, StreamFailed, TokensSeen
+from eaglemon.engines.base import (
+    AnswerSeen,
+    StreamDecoder,
+    StreamEvent,
+    StreamFailed,
+    TokensSeen,
+)
 from eaglemon.errors import AgentError
 
 _SHOWN_BODY = 200
@@ -18,7 +25,10 @@ class Answer:
         self._sse = SseDecoder()
         self._arrivals: list[Arrival] = []
         self._received = 0
+        self._untold = False
+        """Some chunk did not tell how many tokens it has."""
         self._end: AnswerSeen | None = None
+        self._spoilt = False
         self.failure: str | None = None
         """The engine said that it failed."""
         self.broken: str | None = None
@@ -26,7 +36,7 @@ class Answer:
 
     @property
     def tokens(self) -> int:
-        """Tokens received so far."""
+        """Tokens received so far, without those of chunks that do not tell how many they have."""
         return self._received
 
     def feed(self, chunk: bytes, at_s: float) -> None:
@@ -71,15 +81,23 @@ class Answer:
         error = self.failure or self.broken
         if status is RequestStatus.CUT and error is None:
             error = "the stream ended before the answer did"
-        told = end.completion_tokens if end else None
+        arrivals = tuple(self._arrivals)
+        total = end.completion_tokens if end else None
+        if self._untold and end is not None and total == len(arrivals):
+            arrivals = tuple(replace(one, tokens=1) for one in arrivals)
+        elif self._untold:
+            # What later chunks tell counts the tokens of those before, too.
+            arrivals = tuple(replace(one, tokens=None) for one in arrivals)
+        elif total is None:
+            total = self._received
         return RequestRecord(
             number=number,
             prompt_id=prompt_id,
             status=status,
             sent_at=sent_at,
             took_s=took_s,
-            arrivals=tuple(self._arrivals),
-            completion_tokens=self.tokens if told is None else told,
+            arrivals=arrivals,
+            completion_tokens=total,
             prompt_tokens=end.prompt_tokens if end else None,
             counts=end.counts if end else None,
             error=error,
@@ -89,7 +107,7 @@ class Answer:
     def _decode(self, event: SseEvent, at_s: float, *, count: bool) -> bool:
         """Take what an event says, its tokens with ``count``; return whether it carries any."""
         carries = False
-        for seen in self._decoder.feed(event):
+        for seen in self._feed(event):
             match seen:
                 case TokensSeen(new_tokens=tokens):
                     carries = True
@@ -101,8 +119,24 @@ class Answer:
                     self.failure = message
         return carries
 
-    def _arrive(self, tokens: int, at_s: float) -> None:
-        if tokens > 0:
+    def _feed(self, event: SseEvent) -> list[StreamEvent]:
+        """Decode an event; whatever a server sends spoils no more than its own request."""
+        if self._spoilt:
+            return []
+        try:
+            return self._decoder.feed(event)
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+            self._spoilt = True
+            reason = f"{type(error).__name__}: {error}"
+            return [
+                StreamFailed(message=f"the answer cannot be read ({reason}): {event.data[:80]!r}")
+            ]
+
+    def _arrive(self, tokens: int | None, at_s: float) -> None:
+        if tokens is None:
+            self._untold = True
+            self._arrivals.append(Arrival(at_s=at_s, tokens=None))
+        elif tokens > 0:
             self._arrivals.append(Arrival(at_s=at_s, tokens=tokens))
             self._received += tokens
 

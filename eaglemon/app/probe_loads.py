@@ -227,7 +227,7 @@ class ConsoleLoad:
             self._begun += 1
             record = await self._request(http, request)
             self._ended += 1
-            self._tokens += sum(arrival.tokens for arrival in record.arrivals)
+            self._tokens += record.received_tokens or 0
             self._events.put_nowait(record)
 
     async def _request(self, http: HttpClient, request: PlannedRequest) -> RequestRecord:

@@ -87,7 +87,7 @@ def probe_lines(probe: ProbeProgress) -> list[str]:
     how = f"{plan.workload}, {plan.concurrency} at a time, up to {plan.max_tokens} tokens"
     rows = [
         ("requests", f"{figures.ok} ok, {figures.failed} failed, {figures.cut} cut ({how})"),
-        ("tokens", f"{count(figures.completion_tokens)} in {duration(figures.duration_s)}"),
+        ("tokens", f"{_tokens(figures)} in {duration(figures.duration_s)}"),
         ("total", _total(figures)),
         ("per request", _spread_rate(figures.decode_tok_s)),
         ("token time", _spread_latency(figures.token_time_s)),
@@ -100,6 +100,11 @@ def probe_lines(probe: ProbeProgress) -> list[str]:
         rows.append(("by position", shares))
     rows.append(("load from", _load(probe)))
     return [*columns(rows), *(f"note: {note}" for note in probe.notes)]
+
+
+def _tokens(figures: ProbeFigures) -> str:
+    told = figures.completion_tokens
+    return UNKNOWN if told is None else count(told)
 
 
 def _total(figures: ProbeFigures) -> str:
@@ -120,7 +125,7 @@ def _load(probe: ProbeProgress) -> str:
 
 def _acceptance(figures: ProbeFigures, probe: ProbeProgress) -> str:
     if figures.accept_length is None:
-        return f"{UNKNOWN} (no speculation seen)"
+        return f"{UNKNOWN} ({'no speculation seen' if probe.counters_read else 'not told'})"
     if figures.counts is None:
         return f"{length(figures.accept_length)} (from {figures.accept_source})"
     accept_rate = percent(figures.counts.accept_rate)

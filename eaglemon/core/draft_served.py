@@ -42,7 +42,9 @@ def served_figures(probe: ProbeProgress, earlier: ProbeProgress | None = None) -
                 accepted=record.counts.accepted,
             )
             for record in ok
-            if record.counts is not None and record.prompt_tokens is not None
+            if record.counts is not None
+            and record.prompt_tokens is not None
+            and record.completion_tokens is not None
         ),
         earlier_length=None if earlier is None else earlier.figures.accept_length,
     )
@@ -59,7 +61,8 @@ def length_along(
     halves = [
         split
         for record in records
-        if record.completion_tokens >= _LONG_OUTPUT and (split := _halves(record)) is not None
+        if (record.completion_tokens or 0) >= _LONG_OUTPUT
+        and (split := _halves(record)) is not None
     ]
     if accept_length is None or len(halves) < _ENOUGH_REQUESTS:
         return None
@@ -76,13 +79,13 @@ def length_along(
         late=statistics.fmean(late for _, late in means),
         fall_se=fall / error if error > 0 else math.copysign(math.inf, fall) if fall else 0.0,
         requests=len(halves),
-        tokens=round(statistics.median(record.completion_tokens for record in records)),
+        tokens=round(statistics.median(record.completion_tokens or 0 for record in records)),
     )
 
 
 def _halves(record: RequestRecord) -> tuple[list[int], list[int]] | None:
     """Return the tokens of each chunk in both halves; the first is the prompt's, the last cut."""
-    chunks = [arrival.tokens for arrival in record.arrivals[1:-1]]
+    chunks = [a.tokens for a in record.arrivals[1:-1] if a.tokens is not None]
     half, passed = sum(chunks) / 2, 0
     for place, tokens in enumerate(chunks):
         passed += tokens

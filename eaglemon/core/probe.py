@@ -8,7 +8,7 @@ import hashlib
 import math
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -116,7 +116,24 @@ class Arrival:
     """New tokens of one stream chunk; under speculation a chunk carries several."""
 
     at_s: float
-    tokens: int
+    tokens: int | None
+    """``None``: the chunk did not tell how many."""
+
+
+def tokens_of(arrivals: Iterable[Arrival]) -> int | None:
+    """Return the tokens of chunks, ``None`` where one does not tell its own."""
+    total = 0
+    for arrival in arrivals:
+        if arrival.tokens is None:
+            return None
+        total += arrival.tokens
+    return total
+
+
+def _sum_told(counts: Iterable[int | None]) -> int | None:
+    known = list(counts)
+    told = [count for count in known if count is not None]
+    return sum(told) if len(told) == len(known) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +147,8 @@ class RequestRecord:
     """Seconds since the probe's clock started."""
     took_s: float
     arrivals: tuple[Arrival, ...] = ()
-    completion_tokens: int = 0
+    completion_tokens: int | None = 0
+    """``None``: neither the chunks nor the end of the answer told."""
     prompt_tokens: int | None = None
     counts: AcceptCounts | None = None
     """The engine's own per-request speculation figures, where it tells them."""
@@ -145,12 +163,21 @@ class RequestRecord:
 
     @property
     def decode_tok_s(self) -> float | None:
-        """Tokens per second after the first chunk; ``None`` for answers of a single chunk."""
-        if len(self.arrivals) < 2:
+        """Tokens per second after the first chunk; ``None`` for answers of a single chunk.
+
+        ``None`` also where chunks do not tell their tokens: then nobody knows those of the first.
+        """
+        tokens = tokens_of(self.arrivals[1:])
+        if len(self.arrivals) < 2 or tokens is None:
             return None
         duration = self.arrivals[-1].at_s - self.arrivals[0].at_s
-        tokens = sum(arrival.tokens for arrival in self.arrivals[1:])
         return tokens / duration if duration > 0 else None
+
+    @property
+    def received_tokens(self) -> int | None:
+        """All tokens that arrived, ``None`` where that is not told."""
+        told = tokens_of(self.arrivals)
+        return self.completion_tokens if told is None else told
 
     @property
     def ended_at(self) -> float:
@@ -215,7 +242,8 @@ class ProbeFigures:
     cancelled: int = 0
     duration_s: float = 0.0
     """From the first measured request sent to the last one ended."""
-    completion_tokens: int = 0
+    completion_tokens: int | None = 0
+    """``None`` where an answer does not tell."""
     total_tok_s: float | None = None
     """All tokens over ``duration_s``, all requests together."""
     decode_tok_s: Spread | None = None
@@ -265,6 +293,9 @@ class ProbeProgress:
     generator was late."""
     claims_speed: bool = True
     """Whether tok/s are the server's: not where the load came over the link and was late."""
+    counters_read: bool = False
+    """Whether the server's counters were read before and after: then no accept length means that
+    nothing was verified, and otherwise that nothing tells."""
     foreign_tokens: int | None = None
     """Tokens that the server generated for others meanwhile; ``None`` where it does not tell."""
     notes: tuple[str, ...] = ()
@@ -289,7 +320,7 @@ def figures_of(
     statuses = [record.status for record in records]
     start = min((record.sent_at for record in records), default=0.0)
     end = max((record.ended_at for record in records), default=0.0)
-    tokens = sum(record.completion_tokens for record in ok)
+    tokens = _sum_told(record.completion_tokens for record in ok)
     counts = add_counts(record.counts for record in ok if record.counts is not None)
     source = "per-request answers" if counts is not None else None
     if counts is None and counter_difference is not None and counter_difference.steps > 0:
@@ -342,21 +373,26 @@ def _nearest_rank(ordered: Sequence[float], share: float) -> float:
 
 def _user_tok_s(ok: Sequence[RequestRecord]) -> float | None:
     timed = [record.arrivals for record in ok if record.decode_tok_s is not None]
-    tokens = sum(arrival.tokens for arrivals in timed for arrival in arrivals[1:])
+    tokens = tokens_of(arrival for arrivals in timed for arrival in arrivals[1:])
     time_s = sum(arrivals[-1].at_s - arrivals[0].at_s for arrivals in timed)
-    return tokens / time_s if time_s > 0 else None
+    return tokens / time_s if time_s > 0 and tokens is not None else None
 
 
 def _steady_tok_s(records: Sequence[RequestRecord], users: int | None) -> float | None:
-    """Return the rate from when the last user had begun to when the first found nothing to do."""
-    if users is None or len(records) < 2 * users:
+    """Return the rate from when the last user had begun to when the first found nothing to do.
+
+    Not known where a request did not end well: its tokens enter no figure, and without them the
+    rate would be too low.
+    """
+    well = all(record.status is RequestStatus.OK for record in records)
+    if users is None or len(records) < 2 * users or not well:
         return None
     begun = sorted(record.sent_at for record in records)
     start = begun[users - 1]
     # A user that ends later than the last request began has nothing to do any more.
     end = min(r.ended_at for r in records if r.ended_at > begun[-1])
-    tokens = sum(
-        arrival.tokens
+    tokens = tokens_of(
+        arrival
         for record in records
         for arrival in record.arrivals
         if start < record.sent_at + arrival.at_s <= end

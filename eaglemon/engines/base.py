@@ -45,7 +45,8 @@ class GenerateRequest:
 class TokensSeen:
     """A chunk of a stream that carries tokens."""
 
-    new_tokens: int
+    new_tokens: int | None
+    """``None``: the chunk does not tell how many."""
     text: str = ""
 
 
@@ -54,6 +55,7 @@ class AnswerSeen:
     """The end of an answer, with what the engine says of it."""
 
     completion_tokens: int | None = None
+    """``None``: not told."""
     prompt_tokens: int | None = None
     finish_reason: str | None = None
     counts: AcceptCounts | None = None

@@ -21,6 +21,8 @@ from eaglemon.core.probe import Arrival, RequestRecord, RequestStatus
 from eaglemon.core.speculation import AcceptCounts
 from eaglemon.core.verdict import Trial
 
+TOKENS_UNTOLD = -1
+"""Stands for an answer that did not tell its tokens: the column takes no NULL."""
 Value = TypeVar("Value")
 Row = tuple[object, ...]
 
@@ -179,7 +181,7 @@ def _requests(connection: sqlite3.Connection, trial: int) -> tuple[RequestRecord
             status=RequestStatus(row[2]),
             sent_at=row[3],
             took_s=row[4],
-            completion_tokens=row[5],
+            completion_tokens=None if row[5] == TOKENS_UNTOLD else row[5],
             prompt_tokens=row[6],
             counts=_optional(row[7], AcceptCounts),
             error=row[8],

@@ -49,7 +49,7 @@ def test_sglang_stream() -> None:
     *tokens, answer = events
     assert all(isinstance(event, TokensSeen) for event in tokens)
     assert [event.new_tokens for event in tokens[:2] if isinstance(event, TokensSeen)] == [1, 5]
-    assert sum(event.new_tokens for event in tokens if isinstance(event, TokensSeen)) == 64
+    assert sum(event.new_tokens or 0 for event in tokens if isinstance(event, TokensSeen)) == 64
     text = "".join(event.text for event in tokens if isinstance(event, TokensSeen))
     assert text.startswith("-based monitoring tool for deterministic")
     assert text.endswith("py-code-review")
@@ -151,14 +151,15 @@ def test_vllm_stream_counts_tokens() -> None:
 
 
 def test_vllm_stream_without_usage_per_chunk() -> None:
-    """Chunks are taken for tokens, the total is right all the same."""
+    """A chunk is not taken for a token; the total is told at the end, or not at all."""
     events = _decode("vllm", _body((VLLM / "http" / "stream-include-usage.raw").read_bytes()))
     *tokens, answer = events
-    assert {e.new_tokens for e in tokens if isinstance(e, TokensSeen)} == {1}
+    assert {e.new_tokens for e in tokens if isinstance(e, TokensSeen)} == {None}
     assert isinstance(answer, AnswerSeen)
     assert answer.completion_tokens == 8
     plain = _decode("vllm", _body((VLLM / "http" / "stream-plain.raw").read_bytes()))
     assert isinstance(plain[-1], AnswerSeen)
+    assert plain[-1].completion_tokens is None
 
 
 def test_vllm_cut_stream_has_no_answer() -> None:

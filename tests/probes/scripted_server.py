@@ -73,6 +73,8 @@ class ScriptedServer:
     tls: ssl.SSLContext | None = None
     played: str = "/generate"
     """The path that the script answers."""
+    owner: str = "sglang"
+    """Which engine its list of models tells."""
     prefix: str = ""
     """As a gateway puts it before the engine's paths."""
     heads: list[str] = field(default_factory=list)
@@ -128,7 +130,7 @@ class ScriptedServer:
             number = len(self.generations)
             self.generations.append(json.loads(body or b"{}"))
             return await self._play(self.script(number), reader, writer)
-        model = {"id": "tiny", "owned_by": "sglang"}
+        model = {"id": "tiny", "owned_by": self.owner}
         answers = {"/v1/models": json.dumps({"data": [model]}), "/flush_cache?timeout=10": "ok"}
         text = answers.get(path)
         if path == "/metrics":

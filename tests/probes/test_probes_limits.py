@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from eaglemon.agent import loadgen
 from eaglemon.app import host, probe_loads
 from eaglemon.app.plans import probe_plan
-from eaglemon.core.probe import RequestStatus
+from eaglemon.core.probe import RequestStatus, tokens_of
 from eaglemon.core.profiles import ProbeDefaults
 from eaglemon.errors import HostError, ProbeError
 from eaglemon.io.agent_link import AgentLink
@@ -119,7 +119,7 @@ def test_a_stream_cut_at_any_byte_is_never_a_whole_answer(name: str, data: st.Da
     record = through_generator(engine, framed(body[:at], framing, [97] * 40), [])
 
     assert record.status in {RequestStatus.CUT, RequestStatus.FAILED}
-    assert record.completion_tokens == sum(arrival.tokens for arrival in record.arrivals)
+    assert record.completion_tokens == tokens_of(record.arrivals)
     whole = through_generator(engine, framed(body[:end] + b"\n\n", framing, [97] * 40), [])
     assert whole.status is RequestStatus.OK
 

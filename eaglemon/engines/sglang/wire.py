@@ -15,10 +15,12 @@ from eaglemon.engines.base import (
     StreamFailed,
     TokensSeen,
 )
-from eaglemon.engines.streams import DONE, read_chunk
+from eaglemon.engines.streams import DONE, histogram_of, read_chunk, whole
 
 _HISTOGRAMS = ("spec_correct_drafts_histogram", "spec_accept_histogram")
 _ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
+_MOST_DRAFTS = 1024
+"""No engine drafts more tokens a step: a larger number is a mistake of its answer."""
 _PROPOSED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
 
 
@@ -67,9 +69,12 @@ class SglangDecoder:
         reason = meta.get("finish_reason")
         if isinstance(reason, dict) and reason.get("type") == "abort":
             return self._fail(f"sglang aborted the request: {reason.get('message', 'no reason')}")
-        return self._advance(str(chunk.get("text") or ""), int(meta.get("completion_tokens") or 0))
+        return self._advance(str(chunk.get("text") or ""), meta.get("completion_tokens"))
 
-    def _advance(self, text: str, tokens: int) -> list[StreamEvent]:
+    def _advance(self, text: str, told: object) -> list[StreamEvent]:
+        tokens = 0 if told is None else whole(told)
+        if tokens is None:
+            return self._fail(f"sglang sent completion_tokens that is no number: {told!r:.80}")
         new = tokens - self._tokens
         # With --incremental-streaming-output the text is only what is new.
         fresh = text[len(self._text) :] if text.startswith(self._text) else text
@@ -87,8 +92,8 @@ class SglangDecoder:
         return [
             AnswerSeen(
                 completion_tokens=self._tokens,
-                prompt_tokens=self._meta.get("prompt_tokens"),
-                finish_reason=reason.get("type"),
+                prompt_tokens=whole(self._meta.get("prompt_tokens")),
+                finish_reason=_text(reason.get("type")),
                 counts=request_counts(self._meta),
                 request_id=_text(self._meta.get("id")),
             )
@@ -106,18 +111,19 @@ def request_counts(meta: Mapping[str, Any]) -> AcceptCounts | None:
     ``completion_tokens`` also has the token of the prefill, and lacks what the last step
     accepted beyond the end of the answer; it serves only where nothing else is told.
     """
-    steps = meta.get("spec_verify_ct")
-    if not isinstance(steps, int) or steps <= 0:
+    steps = whole(meta.get("spec_verify_ct"))
+    if not steps:
         return None
     proposed = _first_int(meta, _PROPOSED)
-    histogram = next((meta[key] for key in _HISTOGRAMS if isinstance(meta.get(key), list)), None)
-    if histogram and sum(histogram) == steps:
+    found = (histogram_of(meta.get(key), steps) for key in _HISTOGRAMS)
+    histogram = next((one for one in found if one is not None), None)
+    if histogram is not None:
         # The list ends at the longest run of this request; padded, requests can be added up.
-        width = proposed // steps + 1 if proposed else len(histogram)
+        width = min(proposed // steps + 1, _MOST_DRAFTS) if proposed else len(histogram)
         return counts_from_histogram([*histogram, *[0] * (width - len(histogram))])
     accepted = _first_int(meta, _ACCEPTED)
     if accepted is None:
-        accepted = max(0, int(meta.get("completion_tokens") or 0) - steps)
+        accepted = max(0, (whole(meta.get("completion_tokens")) or 0) - steps)
     return AcceptCounts(steps=steps, accepted=accepted, proposed=proposed)
 
 
@@ -126,7 +132,7 @@ def read_gauges(metrics: Metrics) -> Gauges:
     generated = metrics.sum("sglang:generation_tokens_total")
     steps = metrics.sum("sglang:spec_verify_calls_total")
     counts = None
-    if steps and generated is not None:
+    if steps is not None and generated is not None:
         counts = AcceptCounts(steps=int(steps), accepted=max(0, int(generated - steps)))
     lengths = [s.value for s in _served(metrics, "sglang:spec_accept_length") if s.value > 0]
     return Gauges(
@@ -166,4 +172,4 @@ def _whole(value: float | None) -> int | None:
 
 
 def _first_int(meta: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
-    return next((meta[key] for key in keys if isinstance(meta.get(key), int)), None)
+    return next((told for key in keys if (told := whole(meta.get(key))) is not None), None)

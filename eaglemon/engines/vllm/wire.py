@@ -15,7 +15,7 @@ from eaglemon.engines.base import (
     StreamFailed,
     TokensSeen,
 )
-from eaglemon.engines.streams import DONE, read_chunk
+from eaglemon.engines.streams import DONE, histogram_of, read_chunk, whole
 
 _BROKEN_ENDS = frozenset({"abort", "error"})
 
@@ -40,13 +40,11 @@ def generate_call(request: GenerateRequest) -> HttpCall:
 class VllmDecoder:
     """Decodes an OpenAI-style stream.
 
-    Tokens are counted by the usage that each chunk carries. Where no chunk before the last has
-    any, a chunk counts as one token, which is too few under speculation; the total of the
-    answer is right all the same.
+    Tokens are counted by the usage that each chunk carries. A chunk without it does not tell how
+    many it has: under speculation they are several. The total of an answer may still be told.
     """
 
     def __init__(self) -> None:
-        self._tokens = 0
         self._prompt_tokens: int | None = None
         self._total: int | None = None
         self._reason: str | None = None
@@ -70,27 +68,26 @@ class VllmDecoder:
         if isinstance(chunk.get("id"), str):
             self._id = chunk["id"]
         choices = chunk.get("choices") or []
+        if not isinstance(choices, list) or not all(isinstance(one, dict) for one in choices):
+            return self._fail(f"vllm sent choices that are no list of objects: {choices!r:.80}")
         text = "".join(_text_of(choice) for choice in choices)
         for choice in choices:
-            self._reason = choice.get("finish_reason") or self._reason
+            reason = choice.get("finish_reason")
+            self._reason = self._reason if reason is None else str(reason)
         if self._reason in _BROKEN_ENDS:
             return self._fail(f"vllm ended the answer: {self._reason}")
-        new = self._count(chunk.get("usage"), text)
+        usage = chunk.get("usage")
+        told = usage.get("completion_tokens") if isinstance(usage, dict) else None
+        if not isinstance(usage, dict) or told is None:
+            return [TokensSeen(new_tokens=None, text=text)] if text else []
+        total = whole(told)
+        if total is None:
+            return self._fail(f"vllm sent completion_tokens that is no number: {told!r:.80}")
+        self._prompt_tokens = whole(usage.get("prompt_tokens"))
+        new = total - (self._total or 0)
+        self._total = total
         # The last chunk has the usage of the whole answer and no choices.
         return [TokensSeen(new_tokens=new, text=text)] if choices and new > 0 else []
-
-    def _count(self, usage: object, text: str) -> int:
-        if not isinstance(usage, dict):
-            self._tokens += bool(text)
-            return int(bool(text))
-        self._prompt_tokens = usage.get("prompt_tokens")
-        total = usage.get("completion_tokens")
-        if not isinstance(total, int):
-            return 0
-        self._total = total
-        new = total - self._tokens
-        self._tokens = total
-        return new
 
     def _end(self) -> list[StreamEvent]:
         if self._reason is None:
@@ -98,7 +95,7 @@ class VllmDecoder:
         self._over = True
         return [
             AnswerSeen(
-                completion_tokens=self._tokens if self._total is None else self._total,
+                completion_tokens=self._total,
                 prompt_tokens=self._prompt_tokens,
                 finish_reason=self._reason,
                 counts=self._counts,
@@ -117,12 +114,12 @@ def speculation_counts(answer: Mapping[str, Any]) -> AcceptCounts | None:
     told = metrics.get("speculative_decoding") if isinstance(metrics, dict) else None
     if not isinstance(told, dict):
         return None
-    steps = told.get("num_spec_steps")
-    if not isinstance(steps, int) or steps <= 0:
+    steps = whole(told.get("num_spec_steps"))
+    if not steps:
         return None
-    proposed = told.get("num_draft_tokens")
-    histogram = told.get("acceptance_histogram")
-    if isinstance(histogram, list) and sum(histogram) == steps:
+    proposed = whole(told.get("num_draft_tokens"))
+    histogram = histogram_of(told.get("acceptance_histogram"), steps)
+    if histogram is not None:
         exact = counts_from_histogram(histogram)
         return AcceptCounts(
             steps=exact.steps,
@@ -130,8 +127,8 @@ def speculation_counts(answer: Mapping[str, Any]) -> AcceptCounts | None:
             proposed=proposed if proposed is not None else exact.proposed,
             per_position=exact.per_position,
         )
-    accepted = told.get("num_accepted_draft_tokens")
-    if not isinstance(accepted, int):
+    accepted = whole(told.get("num_accepted_draft_tokens"))
+    if accepted is None:
         return None
     return AcceptCounts(steps=steps, accepted=accepted, proposed=proposed)
 
