@@ -8,11 +8,12 @@ import asyncio
 import importlib
 from collections.abc import Callable, Mapping
 from datetime import tzinfo
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import RenderableType
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.notifications import SeverityLevel
 from textual.reactive import var
 from textual.widget import Widget
 
@@ -27,6 +28,7 @@ from eaglemon.tui.screens.fleet import FleetScreen
 from eaglemon.tui.settings import Pace, Settings
 from eaglemon.tui.terminal_app import TerminalApp
 from eaglemon.tui.theming import parse_themes, semantic_defaults
+from eaglemon.tui.toasts import speaking_of
 from eaglemon.tui.widgets.row_list import RowList
 
 if TYPE_CHECKING:
@@ -151,8 +153,9 @@ class ConsoleApp(TerminalApp):
 
     async def on_event(self, event: events.Event) -> None:
         """Keep keys and the mouse from what cannot be seen; only leaving goes on."""
-        small = isinstance(event, events.InputEvent) and is_too_small(*self.size)
-        if not small or (isinstance(event, events.Key) and self._leaves(event.key)):
+        unseen = is_too_small(*self.size) or self.leaving.is_set()
+        ignored = isinstance(event, events.InputEvent) and unseen
+        if not ignored or (isinstance(event, events.Key) and self._leaves(event.key)):
             await super().on_event(event)
 
     def _leaves(self, key: str) -> bool:
@@ -286,11 +289,12 @@ class ConsoleApp(TerminalApp):
     def act(self, action_id: str) -> None:
         """Carry out an action of the table, or say why that cannot be done."""
         why_not = BY_ID[action_id].why_not(self.scene())
-        if why_not is not None:
+        with speaking_of(action_id):
+            if why_not is None:
+                getattr(self.deeds, action_id)()
+                return
             self._later = action_id if why_not == STILL_OPENING else ""
             self.say(why_not, severity="warning")
-            return
-        getattr(self.deeds, action_id)()
 
     action_act = act
 
@@ -300,15 +304,11 @@ class ConsoleApp(TerminalApp):
         if screen is not None and number < len(screen.GROUPS):
             screen.switch_tab(number)
 
-    def say(
-        self, text: str, *, severity: Literal["information", "warning", "error"] = "information"
-    ) -> None:
+    def say(self, text: str, *, severity: SeverityLevel = "information") -> None:
         """Show a message; its text is never read as markup."""
         self.notify(text, severity=severity, markup=False)
 
-    def tell_end(
-        self, text: str, *, severity: Literal["information", "warning", "error"] = "information"
-    ) -> None:
+    def tell_end(self, text: str, *, severity: SeverityLevel = "information") -> None:
         """Say that a long job has ended, also to somebody who looks elsewhere.
 
         The terminal is told as ``announces`` says (see ``announcing``).

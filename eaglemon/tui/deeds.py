@@ -111,7 +111,9 @@ class Deeds:
         if self._app.scene().screen == "experiment":
             self.experiments.cancel()
         else:
-            self._probes[self._server().id].cancel()
+            server = self._server()
+            self._probes[server.id].cancel()
+            self._app.say(f"the probe of {server.name} is cancelled")
 
     def ab(self) -> None:
         """Compare two profiles, or show the comparison under way."""

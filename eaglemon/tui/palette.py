@@ -15,6 +15,14 @@ _HERE = ("palette",)
 """Senseless inside the palette."""
 
 
+def _closeness(title: str, query: str) -> float:
+    """Return what lifts a title above those that only contain the letters somewhere."""
+    title, query = title.lower(), query.strip().lower()
+    if title.startswith(query):
+        return 2.0
+    return 1.0 if f" {query}" in title else 0.0
+
+
 class ActionCommands(Provider):
     """Offers the actions, with the reason where one cannot be carried out."""
 
@@ -34,7 +42,9 @@ class ActionCommands(Provider):
         for title, note, run in commands:
             score = matcher.match(title)
             if score > 0:
-                yield Hit(score, matcher.highlight(title), run, help=note)
+                yield Hit(
+                    score + _closeness(title, query), matcher.highlight(title), run, help=note
+                )
 
     def _console(self) -> "ConsoleApp":
         return cast("ConsoleApp", self.app)

@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Sequence
+from typing import ClassVar
 
 from rich.console import RenderableType
-from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
 from textual.driver import Driver
 from textual.filter import LineFilter
 from textual.geometry import Size
@@ -12,10 +14,16 @@ from textual.geometry import Size
 from eaglemon.tui.announcing import announcement
 from eaglemon.tui.ascii_only import AsciiOnly
 from eaglemon.tui.sparing_driver import SparesTerminal, sparing
+from eaglemon.tui.toasts import ToastingApp
 
 
-class TerminalApp(App[None]):
+class TerminalApp(ToastingApp):
     """An application that sends only what changed, with ASCII alone where that is wanted."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        # Also in dialogs, as in any program of a terminal.
+        Binding("ctrl+z", "suspend_process", show=False, priority=True),
+    ]
 
     def __init__(self, *, ascii_only: bool = False, announces: str = "auto") -> None:
         """``announces`` is one of ``eaglemon.core.terminal.ANNOUNCEMENTS``."""
@@ -23,6 +31,19 @@ class TerminalApp(App[None]):
         self._own_filters = (AsciiOnly(),) if ascii_only else ()
         self._drawn_size: Size | None = None
         super().__init__()
+
+    def action_suspend_process(self) -> None:
+        """Give the terminal back to the shell until ``fg``, or say that there is none."""
+        if self._driver is not None and self._driver.can_suspend:
+            super().action_suspend_process()
+        else:
+            self.notify("only in a terminal can the console be put to sleep", severity="warning")
+
+    def action_command_palette(self) -> None:
+        """Show the palette; its field says what it is for without a sign that ASCII lacks."""
+        if self.use_command_palette and not isinstance(self.screen, CommandPalette):
+            palette = CommandPalette(placeholder="Search for commands", id="--command-palette")
+            self.push_screen(palette)
 
     def get_driver_class(self) -> type[Driver]:
         """Return the platform's driver, made to send only what changed."""

@@ -1,9 +1,16 @@
 """Small things that somebody stumbles over: figures of a warm-up, and messages that say why."""
 
+import asyncio
 from dataclasses import replace
 
+from textual.command import CommandInput, CommandList, CommandPalette, SearchIcon
+
+from eaglemon.core.views import LogBatch
 from eaglemon.tui import panels
+from eaglemon.tui.ascii_only import ascii_text
+from eaglemon.tui.screens.log import LogScreen
 from tests.tui import snapshots
+from tests.tui.console import Opened, opened
 
 
 def test_a_warm_up_is_none_of_the_requests() -> None:
@@ -17,3 +24,73 @@ def test_a_warm_up_is_none_of_the_requests() -> None:
     assert title.rstrip().endswith("warming up 1/2")
     running = panels.probe(server.probe, 80).plain
     assert f" {server.probe.done}/{server.probe.plan.requests} " in running
+
+
+async def test_messages_of_one_action_do_not_pile_up() -> None:
+    async with opened(snapshots.FLEET) as console:
+        await console.press("x", "T", "T", "x", "T")
+        assert [text[:5] for text in console.said] == ["no pr", "theme"]
+        await console.press("2", "S")
+        assert console.said == []
+        assert "Stop k25-eagle3" in console.text()
+
+
+async def test_the_help_goes_to_its_ends() -> None:
+    async with opened(snapshots.FLEET, size=(80, 24)) as console:
+        await console.press("?")
+        text = console.screen.query_one("#help-text")
+        await console.press("G")
+        assert text.scroll_offset.y == text.max_scroll_y > 0
+        await console.press("g")
+        assert text.scroll_offset.y == 0
+
+
+async def test_the_palette_takes_the_action_that_begins_as_typed() -> None:
+    async with opened(snapshots.FLEET, ascii_only=True) as console:
+        await console.press("2", "ctrl+p")
+        assert isinstance(console.screen, CommandPalette)
+        field = console.screen.query_one(CommandInput)
+        icon = console.screen.query_one(SearchIcon).icon
+        assert ascii_text(f"{icon}{field.placeholder}") == "> Search for commands"
+        await console.press(*"kill")
+        found = console.screen.query_one(CommandList)
+        async with asyncio.timeout(20):
+            while not found.option_count or "Kill the" not in str(
+                found.get_option_at_index(0).prompt
+            ):
+                await asyncio.sleep(0.02)
+        await console.press("enter")
+        await console.settle()
+        assert "Kill k25-eagle3" in console.text()
+
+
+def lines(first: int, count: int) -> tuple[str, ...]:
+    return tuple(f"line {number}" for number in range(first, first + count))
+
+
+async def in_log(console: Opened) -> LogScreen:
+    await console.press("2", "l")
+    screen = console.screen
+    assert isinstance(screen, LogScreen)
+    return screen
+
+
+async def test_lines_that_arrive_are_not_selected_by_themselves() -> None:
+    batch = LogBatch(lines=lines(0, 3000), next_offset=0)
+    async with opened(snapshots.FLEET, logs=(batch,)) as console:
+        screen = await in_log(console)
+        await console.press("v", "j", "G")
+        before = screen.texts()
+        screen._log.add(lines(3000, 500))
+        await console.settle()
+        assert screen.texts() == before
+        await console.press("y")
+        assert "the last of" not in console.said[-1]
+
+
+async def test_a_copy_that_was_cut_says_so() -> None:
+    batch = LogBatch(lines=lines(0, 3000), next_offset=0)
+    async with opened(snapshots.FLEET, logs=(batch,)) as console:
+        await in_log(console)
+        await console.press("g", "v", "G", "y")
+        assert "copied 2 000 lines selected, the last of 3 000" in console.said[-1]

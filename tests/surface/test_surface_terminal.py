@@ -22,6 +22,10 @@ class Terminal:
     def start(self, argv: list[str], environment: dict[str, str]) -> None:
         settings = [f"{name}={value}" for name, value in environment.items()]
         line = shlex.join(["env", *settings, *argv]) + "; echo left with $?; sleep 600"
+        self.command(line)
+
+    def command(self, line: str) -> None:
+        """Begin with a command of a shell."""
         self._run("new-session", "-d", "-x", "120", "-y", "40", line)
 
     def keys(self, *keys: str) -> None:
@@ -191,3 +195,21 @@ def test_the_locale_says_whether_the_terminal_speaks_utf8(
         text=True,
     )
     assert told.stdout.strip() == str(speaks)
+
+
+def test_the_terminal_is_lent_to_the_shell_and_taken_back(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path / "tmux")
+    folders = f"HOME={tmp_path} XDG_STATE_HOME={tmp_path} LANG=C.UTF-8"
+    line = shlex.join([sys.executable, "-m", "eaglemon", "tui", "local"])
+    terminal.command("bash --norc -i")
+    try:
+        terminal.keys(f"{folders} {line}", "Enter")
+        terminal.wait("Hosts and GPUs")
+        terminal.keys("C-z")
+        terminal.wait("Stopped")
+        terminal.keys("fg; echo left with $?", "Enter")
+        terminal.wait("Hosts and GPUs")
+        terminal.keys("q")
+        terminal.wait("left with 0")
+    finally:
+        terminal.end()

@@ -19,6 +19,7 @@ MOVING = (
     ("pgup pgdn", "a page up or down"),
     ("tab", "next panel; [ and ] or 1 to 4 choose a tab"),
     ("enter", "open a server or a host; space folds a host"),
+    ("ctrl+z", "give the terminal to the shell; fg comes back"),
     ("esc", "back, close a dialog, clear the filter"),
 )
 _KEY_WIDTH = 11
@@ -38,6 +39,8 @@ class HelpScreen(ModalScreen[None]):
         Binding("escape,q,question_mark,f1", "dismiss(None)", show=False),
         Binding("j,down", "scroll(1)", show=False),
         Binding("k,up", "scroll(-1)", show=False),
+        Binding("g,home", "edge(False)", show=False),
+        Binding("G,end", "edge(True)", show=False),
     ]
 
     def __init__(self, scene: Scene) -> None:
@@ -61,6 +64,11 @@ class HelpScreen(ModalScreen[None]):
     def action_scroll(self, step: int) -> None:
         """Scroll the text."""
         self.query_one("#help-text").scroll_relative(y=step, animate=False)
+
+    def action_edge(self, end: bool) -> None:  # noqa: FBT001 (called by key bindings)
+        """Go to the end or the top of the text."""
+        text = self.query_one("#help-text")
+        text.scroll_to(y=text.max_scroll_y if end else 0, animate=False)
 
 
 def help_lines(scene: Scene, width: int) -> list[Content]:

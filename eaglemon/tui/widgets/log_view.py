@@ -194,6 +194,8 @@ class LogView(ScrollView, can_focus=True):
         self._anchor_top = self.scroll_offset.y
         place = self._anchor_top if self._place is None else self._place
         self._anchor = place if begins else None
+        # What arrives at the end is not to be selected by itself.
+        self._following = self._following and not begins
         self.refresh()
         self._tell()
         return begins
@@ -206,6 +208,8 @@ class LogView(ScrollView, can_focus=True):
             rows, what = self.selected, "selected"
         elif self._place is not None:
             rows, what = range(self._place, self._place + 1), "marked"
+        if len(rows) > MOST_COPIED:
+            what += f", the last of {units.count(len(rows))}: a clipboard takes no more"
         return [self._row(row) for row in rows[-MOST_COPIED:]], what
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
@@ -242,12 +246,13 @@ class LogView(ScrollView, can_focus=True):
         """Go to the end and follow it."""
         self._following = True
         self._keep_end()
+        self._following = self._anchor is None
         self._tell()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Keep the title true when scrolling away from the end and back."""
         super().watch_scroll_y(old_value, new_value)
-        self._following = self.is_vertical_scroll_end
+        self._following = self.is_vertical_scroll_end and self._anchor is None
         self._tell()
 
     def render_line(self, y: int) -> Strip:
