@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 
 from eaglemon.core.host_report import HostReport, Requirement
-from eaglemon.core.hosts import HostSample, HostSpec
+from eaglemon.core.hosts import HostSample, HostSpec, beside_name
 from eaglemon.core.nvidia_smi import advise
 from eaglemon.core.profiles import Profile
 from eaglemon.engines import ENGINES
@@ -46,12 +46,14 @@ async def _login(spec: HostSpec, transport: Transport) -> list[Requirement]:
     try:
         await transport.connect()
     except HostKeyError as error:
+        said = beside_name(spec.name, error.message)
         return [
             _not_looked_at("ssh"),
-            Requirement(name="host key", met=False, detail=error.message, fix=error.hint),
+            Requirement(name="host key", met=False, detail=said, fix=error.hint),
         ]
     except EaglemonError as error:
-        failed = Requirement(name=name, met=False, detail=error.message, fix=error.hint)
+        said = beside_name(spec.name, error.message)
+        failed = Requirement(name=name, met=False, detail=said, fix=error.hint)
         return [failed] if is_local else [failed, _not_looked_at("host key")]
     if is_local:
         return [Requirement(name="local", met=True, detail="this machine")]

@@ -235,16 +235,15 @@ class AgentLink:
     ) -> AsyncGenerator[Mapping[str, object], None]:
         """Run Python source on the host in a process of its own and yield what it tells.
 
-        The program finds ``input`` as the JSON bytes ``EAGLEMON_INPUT`` and prints one JSON object
-        a line. ``python`` is an interpreter of the host, the agent's own by default, ``env`` what
-        is added to its environment. Closing the generator kills it, and so does the end of the
-        link. Raises ``AgentError`` of kind ``spawn-failed`` or ``program-failed``, with the end of
-        what it wrote to stderr.
+        It finds ``input`` as the JSON bytes ``EAGLEMON_INPUT`` and prints one JSON object a line.
+        ``python`` is an interpreter of the host, the agent's own by default, ``env`` is added to
+        its environment. Closing the generator kills it, as does the end of the link. Raises
+        ``AgentError`` (``spawn-failed``; ``program-failed`` with the end of its stderr).
         """
         frames = self._stream(
             "program.run",
             keep_all,
-            blob=zlib.compress(source, 9),
+            zlib.compress(source, 9),
             argv=list(argv),
             input=input,
             python=python,
@@ -378,9 +377,8 @@ class AgentLink:
             self._lacks_python = True
             return str(_no_python(self._host, said))
         ended = "ended" if self._decoder.started else "did not start"
-        return f"the agent on {self._host} {ended} (status {status})" + (
-            f": {said}" if said else ""
-        )
+        words = f": {said}" if said else ""
+        return f"the agent on {self._host} {ended} (status {status}){words}"
 
     def _said_before(self) -> str:
         return self._decoder.noise.decode("utf-8", "replace").strip()[-500:]
