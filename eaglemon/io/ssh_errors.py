@@ -90,9 +90,10 @@ def explain_connect(
     if isinstance(error, asyncssh.PermissionDenied):
         return _explain_denied(target)
     text = str(error) or type(error).__name__
-    if proxy_said:
+    if proxy_said and isinstance(error, asyncssh.ConnectionLost | ConnectionError | TimeoutError):
+        late = "no answer in time; " if isinstance(error, TimeoutError) else ""
         return HostError(
-            f"{target.name}: cannot connect to {target.place}: {proxy_said}",
+            f"{target.name}: cannot connect to {target.place}: {late}{proxy_said}",
             hint=f"see what {target.ssh} says",
         )
     return (

@@ -101,6 +101,22 @@ async def test_a_proxy_that_fails_is_quoted(shared: Sshd, tmp_path: Path) -> Non
     assert "ProxyCommand ended with 255: noise / proxy says: no route" in error.message
 
 
+async def test_a_proxy_that_talks_hides_no_other_reason(
+    shared: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talker = relay(tmp_path, says="relay 7\n")
+    (tmp_path / "broken").write_text("no key")
+    text = host_block("target", shared, f"ProxyCommand {talker} %h %p")
+    broken = text.replace(str(shared.identity), str(tmp_path / "broken"))
+    assert "broken cannot be read" in (await refusal(configured(tmp_path, broken))).message
+    waits = host_block(
+        "target", shared, "ConnectTimeout 1", "ProxyCommand sh -c 'echo hm >&2; exec sleep 60'"
+    )
+    monkeypatch.setattr(ssh_login, "CONNECT_LIMIT_S", 1.0)
+    error = await refusal(configured(tmp_path, waits))
+    assert "no answer in time; ProxyCommand says: hm" in error.message
+
+
 async def test_a_proxy_may_talk_and_does_not_stay(shared: Sshd, tmp_path: Path) -> None:
     # As much as a pipe holds, and more: what nobody read would stop it.
     talker = relay(tmp_path, says="x" * 200_000 + "\n")
