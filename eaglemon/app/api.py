@@ -250,8 +250,11 @@ class LocalFiles(Protocol):
         """Return the hosts that ``~/.ssh/config`` names; nothing is connected."""
         ...
 
-    def named_host(self, name: str) -> HostSpec:
-        """Return the host that ``[user@]name[:port]`` means; raises ``UsageError``."""
+    def named_host(self, name: str, known: Sequence[HostSpec] = ()) -> HostSpec:
+        """Return the host that ``[user@]name[:port]`` means; raises ``UsageError``.
+
+        ``known`` are hosts besides the configured ones.
+        """
         ...
 
     def keep_host(self, spec: HostSpec) -> Path:

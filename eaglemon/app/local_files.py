@@ -42,11 +42,12 @@ class ConfigFiles:
 
         return offered_hosts()
 
-    def named_host(self, name: str) -> "HostSpec":
+    def named_host(self, name: str, known: "Sequence[HostSpec]" = ()) -> "HostSpec":
         """Return the host that ``[user@]name[:port]`` means; raises ``UsageError``."""
         from eaglemon.io.host_config import host_named, load_hosts  # noqa: PLC0415
 
-        return host_named(name, load_hosts())
+        hosts = {spec.name: spec for spec in (*load_hosts(), *known)}
+        return host_named(name, tuple(hosts.values()))
 
     def keep_host(self, spec: "HostSpec") -> Path:
         """Add a host to the user's ``hosts.toml`` and return the file."""

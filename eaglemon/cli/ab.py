@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from eaglemon.app.experiments import ExperimentService
+from eaglemon.cli import completing
 from eaglemon.cli import experiment_session as shared
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option, settings_from
 from eaglemon.core.experiment import ExperimentPlan, Order
@@ -12,7 +13,7 @@ from eaglemon.errors import UsageError
 
 
 @click.command(name="ab")
-@click.argument("arms", nargs=-1, metavar="A B [C...]")
+@click.argument("arms", nargs=-1, metavar="A B [C...]", shell_complete=completing.profiles)
 @host_option
 @click.option(
     "--set",

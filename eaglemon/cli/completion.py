@@ -24,5 +24,7 @@ def command(ctx: click.Context, *, shell: str) -> int:
         raise UsageError(f"no completion for {shell}", hint=f"known: {', '.join(_WHERE)}")
     group = ctx.find_root().command
     script = kind(group, {}, "eaglemon", VARIABLE).source()
+    # click's own lets a description end at its first comma.
+    script = script.replace('string split "," $completion', 'string split -m 1 "," $completion')
     output.write_lines([f"# {_WHERE[shell]}", *script.splitlines()])
     return EXIT_OK

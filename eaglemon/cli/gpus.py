@@ -9,7 +9,7 @@ from functools import partial
 import click
 
 from eaglemon.app.gpu_watch import GpuWatch
-from eaglemon.cli import diagnostics, output, running
+from eaglemon.cli import completing, diagnostics, output, running
 from eaglemon.cli.gpu_text import GPU_RIGHT, PROCESS_RIGHT, gpu_rows, process_rows
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option
 from eaglemon.cli.line_picture import LinePicture
@@ -27,7 +27,7 @@ _RED, _PLAIN = "\x1b[31m", "\x1b[0m"
 
 
 @click.command(name="gpus")
-@click.argument("names", nargs=-1, metavar="[HOST]...")
+@click.argument("names", nargs=-1, metavar="[HOST]...", shell_complete=completing.hosts)
 @host_option
 @click.option("--watch", is_flag=True, help="Show them again and again, until Ctrl-C.")
 @click.option(

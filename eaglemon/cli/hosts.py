@@ -2,7 +2,7 @@
 
 import click
 
-from eaglemon.cli import output
+from eaglemon.cli import completing, output
 from eaglemon.cli.invocation import Invocation, host_option, json_option
 from eaglemon.cli.tables import columns
 from eaglemon.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE
@@ -33,7 +33,7 @@ def command(ctx: click.Context, *, as_json: bool) -> int:
 
 
 @command.command(name="check")
-@click.argument("names", nargs=-1, metavar="[HOST]...")
+@click.argument("names", nargs=-1, metavar="[HOST]...", shell_complete=completing.hosts)
 @host_option
 @json_option
 @click.pass_obj

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from eaglemon.cli import diagnostics
+from eaglemon.cli import completing, diagnostics
 from eaglemon.core.hosts import HostSpec
 from eaglemon.errors import UsageError
 from eaglemon.io.host_config import host_named, load_hosts
@@ -118,6 +118,7 @@ def host_option(command: Command) -> Command:
         "hosts",
         multiple=True,
         metavar="HOST",
+        shell_complete=completing.hosts,
         help="Host to ask: of hosts.toml, of ~/.ssh/config or [user@]name[:port]; repeatable.",
     )(command)
 

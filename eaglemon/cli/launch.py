@@ -3,7 +3,7 @@
 import click
 
 from eaglemon.app.api import Eaglemon
-from eaglemon.cli import diagnostics, output, session
+from eaglemon.cli import completing, diagnostics, output, session
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option, settings_from
 from eaglemon.cli.wait import server_result
 from eaglemon.core.problems import Problem, errors_among
@@ -14,7 +14,7 @@ _KEEPS_RUNNING = "a server that was started keeps running (eaglemon status, eagl
 
 
 @click.command(name="launch")
-@click.argument("profile")
+@click.argument("profile", shell_complete=completing.profiles)
 @host_option
 @click.option(
     "--set",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import click
 
-from eaglemon.cli import diagnostics, output
+from eaglemon.cli import completing, diagnostics, output
 from eaglemon.cli.invocation import Invocation, json_option, settings_from
 from eaglemon.cli.tables import Row, columns
 from eaglemon.core.problems import errors_among
@@ -43,7 +43,7 @@ def command(ctx: click.Context, *, as_json: bool) -> int:
 
 
 @command.command(name="show")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.profiles)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="As for launch.")
 @click.option("--origin", is_flag=True, help="Show the file and line that sets each value.")
 @json_option
@@ -94,7 +94,7 @@ def show(
 
 
 @command.command(name="check")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=completing.profiles)
 @click.option("--command", "line", help="Check a command line, as it is typed into a shell.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="As for launch.")
 @click.option("--engine-version", metavar="VERSION", help="Release to check for, such as 0.5.23.")

@@ -7,7 +7,7 @@ import click
 
 from eaglemon.app.recording import Replay, read
 from eaglemon.cli import tui
-from eaglemon.errors import EXIT_OK, UsageError
+from eaglemon.errors import EXIT_OK
 
 
 @click.command(name="replay")
@@ -18,8 +18,7 @@ from eaglemon.errors import EXIT_OK, UsageError
 def command(*, file: Path, speed: float, theme: str | None, ascii_only: bool) -> int:
     """Show FILE, made with eaglemon tui --record, as it was seen; nothing can be changed in it."""
     replay = Replay(read(file), speed=speed)
-    if not tui.has_terminal():
-        raise UsageError("the console needs a terminal")
+    tui.require_terminal(otherwise="a terminal with a cursor, or read its JSON lines")
     look = tui.Look(theme=theme, ascii_only=ascii_only or not tui.speaks_utf8())
     asyncio.run(tui.show_recording(replay, look, title=f"replay {file.name}"))
     return EXIT_OK

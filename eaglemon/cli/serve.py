@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from eaglemon.cli import diagnostics, output, session
+from eaglemon.cli import completing, diagnostics, output, session
 from eaglemon.cli.invocation import Invocation, host_option
 from eaglemon.errors import EXIT_OK, UsageError
 from eaglemon.io.web import LOOPBACK, new_token, serve
@@ -15,7 +15,7 @@ _TOKEN = "EAGLEMON_SERVE_TOKEN"  # noqa: S105 (the name of a variable)
 
 
 @click.command(name="serve")
-@click.argument("names", nargs=-1, metavar="[HOST]...")
+@click.argument("names", nargs=-1, metavar="[HOST]...", shell_complete=completing.hosts)
 @host_option
 @click.option("--port", type=click.IntRange(1, 65535), default=8765, show_default=True)
 @click.option("--address", default="127.0.0.1", show_default=True, help="Where to listen.")
@@ -52,7 +52,10 @@ def command(
     if session.is_read_only():
         argv.append("--read-only")
     argv += ["tui", *names, *(word for host in hosts for word in ("--host", host))]
-    output.write_lines([f"http://{address}:{port}/?token={token}"])
-    diagnostics.talk("ctrl+c ends it; servers keep running")
-    serve(argv, address=address, port=port, token=token, title="eaglemon")
+
+    def announce() -> None:
+        output.write_lines([f"http://{address}:{port}/?token={token}"])
+        diagnostics.talk("ctrl+c ends it; servers keep running")
+
+    serve(argv, address=address, port=port, token=token, title="eaglemon", announce=announce)
     return EXIT_OK

@@ -3,7 +3,7 @@
 import click
 
 from eaglemon.app.api import Eaglemon
-from eaglemon.cli import diagnostics, output, running, session
+from eaglemon.cli import completing, diagnostics, output, running, session
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option
 from eaglemon.cli.tables import status_lines
 from eaglemon.cli.watching import watch
@@ -13,7 +13,7 @@ from eaglemon.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, UsageError
 
 
 @click.command(name="status")
-@click.argument("names", nargs=-1, metavar="[HOST]...")
+@click.argument("names", nargs=-1, metavar="[HOST]...", shell_complete=completing.hosts)
 @host_option
 @click.option(
     "--watch",

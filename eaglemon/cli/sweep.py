@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from eaglemon.app.experiments import ExperimentService
-from eaglemon.cli import diagnostics
+from eaglemon.cli import completing, diagnostics
 from eaglemon.cli import experiment_session as shared
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option, settings_from
 from eaglemon.core.experiment import ExperimentPlan, Order
@@ -26,7 +26,7 @@ def _numbers(ctx: click.Context, param: click.Parameter, value: str) -> tuple[in
 
 
 @click.command(name="sweep")
-@click.argument("profile")
+@click.argument("profile", shell_complete=completing.profiles)
 @host_option
 @click.option(
     "--set",

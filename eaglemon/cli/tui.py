@@ -20,7 +20,7 @@ import click
 from eaglemon.app.api import Eaglemon
 from eaglemon.app.late import LateConsole
 from eaglemon.app.local_files import ConfigFiles
-from eaglemon.cli import diagnostics
+from eaglemon.cli import completing, diagnostics
 from eaglemon.cli.invocation import Invocation, host_option
 from eaglemon.core.hosts import HostQuestion, HostSpec
 from eaglemon.core.terminal import ANNOUNCEMENTS
@@ -39,6 +39,7 @@ theme_option = click.option(
     "--theme",
     metavar="NAME",
     envvar="EAGLEMON_THEME",
+    shell_complete=completing.themes,
     help="Colours: one of themes/ (T in the console goes through them) or of Textual's own.",
 )
 ascii_option = click.option(
@@ -57,6 +58,8 @@ notify_option = click.option(
     help="When a long job ends: the bell, a notification (OSC 9), both, none; auto by terminal.",
 )
 
+_DUMB = "dumb"
+"""TERM of a terminal without a cursor that can be moved."""
 Load = Callable[[], "ProfileStore"]
 
 
@@ -73,7 +76,7 @@ class Look:
 
 
 @click.command(name="tui")
-@click.argument("names", nargs=-1, metavar="[HOST]...")
+@click.argument("names", nargs=-1, metavar="[HOST]...", shell_complete=completing.hosts)
 @host_option
 @theme_option
 @ascii_option
@@ -96,8 +99,7 @@ def command(
     recorded: Path | None = None,
 ) -> int:
     """Open the terminal console on hosts, or on all configured ones."""
-    if not has_terminal():
-        raise UsageError("the console needs a terminal", hint="use eaglemon status --json")
+    require_terminal()
     require_room(otherwise="eaglemon status")
     asked = invocation.hosts((*names, *hosts))
     with diagnostics.library_log():
@@ -108,11 +110,22 @@ def command(
         return asyncio.run(show_console(asked, load, look, first_run=not named))
 
 
+def require_terminal(*, otherwise: str = "eaglemon status --watch (for a program: --json)") -> None:
+    """Raise ``UsageError`` where the console cannot be drawn; ``otherwise`` names a command."""
+    if has_terminal():
+        return
+    here = "this one cannot be drawn on (TERM=dumb)"
+    reason = f" with a cursor: {here}" if os.environ.get("TERM") == _DUMB else ""
+    raise UsageError(f"the console needs a terminal{reason}", hint=f"use {otherwise}")
+
+
 def has_terminal() -> bool:
-    """Tell whether keys can be read and the screen is seen (the toolkit draws on stderr)."""
+    """Tell whether keys can be read and the screen can be drawn on (the toolkit uses stderr)."""
     # In a browser textual-serve stands in for the terminal and says so.
     if os.environ.get("TEXTUAL_DRIVER"):
         return True
+    if os.environ.get("TERM") == _DUMB:
+        return False
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
@@ -135,8 +148,6 @@ def speaks_utf8() -> bool:
     Python itself takes a C locale for UTF-8, and so may not be asked.
     """
     environment = os.environ
-    if environment.get("TERM") == "dumb":
-        return False
     coerced = sys.flags.utf8_mode and environment.get("LC_CTYPE") == "C.UTF-8"
     names = [environment.get("LC_ALL"), environment.get("LANG")]
     if not coerced:

@@ -38,7 +38,7 @@ class Changes:
                     found.append(f"{host.name} GPU {gpu.index}: {ill or 'answers again'}")
                 self._gpus[key] = ill
         for server in snapshot.servers:
-            name = f"{server.name} on {server.host}"
+            name = _called(server, snapshot)
             if server.id not in self._servers and not server.state.ended:
                 found.append(f"{name}: launched, port {server.port}")
             progress = self._servers.setdefault(server.id, Progress())
@@ -49,7 +49,11 @@ class Changes:
         if self._told_at is not None and snapshot.at - self._told_at >= self._every_s:
             self._told_at = snapshot.at
             found += [_host_figures(host) for host in snapshot.hosts if host.sample]
-            found += [_server_figures(s) for s in snapshot.servers if s.state.answering]
+            found += [
+                _server_figures(s, _called(s, snapshot))
+                for s in snapshot.servers
+                if s.state.answering
+            ]
         at = clock(snapshot.at, None)
         return [f"{at} {text}" for text in found]
 
@@ -64,7 +68,7 @@ def opening_lines(snapshot: Snapshot) -> list[str]:
         lines += [f"{host.name} GPU {gpu.index}: {_gpu(gpu)}" for gpu in gpus]
     for server in snapshot.servers:
         why = f", {server.detail}" if server.detail else ""
-        lines.append(f"{server.name} on {server.host} is {server.state}{why}")
+        lines.append(f"{_called(server, snapshot)} is {server.state}{why}")
     return lines if snapshot.servers else [*lines, "no servers"]
 
 
@@ -106,7 +110,20 @@ def _host_figures(host: HostView) -> str:
     return f"{host.name}: {plural(len(gpus), 'GPU')}, {pair} GiB in use, busy {mean}"
 
 
-def _server_figures(server: ServerView) -> str:
+def _called(server: ServerView, snapshot: Snapshot) -> str:
+    """Return a server's name and host, and what tells it from others of that name there."""
+    name = f"{server.name} on {server.host}"
+    others = [
+        one
+        for one in snapshot.servers
+        if (one.name, one.host) == (server.name, server.host) and one.id != server.id
+    ]
+    if any(one.port == server.port for one in others):
+        return f"{name} ({server.id})"
+    return f"{name} (port {server.port})" if others else name
+
+
+def _server_figures(server: ServerView, name: str) -> str:
     accept = length(server.acceptance.accept_length if server.acceptance else None)
     speed = rate(server.load.tok_s if server.load else None)
-    return f"{server.name} on {server.host}: {server.state}, accept length {accept}, {speed} tok/s"
+    return f"{name}: {server.state}, accept length {accept}, {speed} tok/s"

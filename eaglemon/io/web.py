@@ -5,10 +5,12 @@ has the token can do what the console can; so it is asked of every request, kept
 other sites cannot send, and never part of a page's address after the first one.
 """
 
+import errno
 import hmac
 import importlib
 import secrets
 import shlex
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -47,10 +49,19 @@ async def _harden(request: Any, response: Any) -> None:
     response.headers.update(_HEADERS)
 
 
-def serve(argv: Sequence[str], *, address: str, port: int, token: str, title: str) -> None:
+def serve(
+    argv: Sequence[str],
+    *,
+    address: str,
+    port: int,
+    token: str,
+    title: str,
+    announce: Callable[[], None] = lambda: None,
+) -> None:
     """Serve the program ``argv``, one for each page, until interrupted.
 
-    Raises ``UsageError`` where textual-serve is not installed or the address cannot be used.
+    ``announce`` is called once it is known that pages can be served. Raises ``UsageError``
+    where textual-serve is not installed or the address cannot be used.
     """
     try:
         library = importlib.import_module("textual_serve.server")
@@ -83,9 +94,33 @@ def serve(argv: Sequence[str], *, address: str, port: int, token: str, title: st
         async def on_startup(self, app: Any) -> None:
             """Say nothing: the caller has told the address."""
 
+    _require_free(address, port)
+    announce()
     server = Guarded(shlex.join(argv), host=address, port=port, title=title)
     try:
         server.serve()
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise UsageError(f"{address}:{port} cannot be used: {reason}") from error
+        raise _unusable(address, port, error) from error
+
+
+def _require_free(address: str, port: int) -> None:
+    """Raise ``UsageError`` where the address cannot be listened at."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as listener:
+            # As the server does it: what an ended one left in TIME_WAIT does not matter.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(place)
+            listener.listen(1)
+    except OSError as error:
+        raise _unusable(address, port, error) from error
+
+
+def _unusable(address: str, port: int, error: OSError) -> UsageError:
+    taken = error.errno == errno.EADDRINUSE
+    return UsageError(
+        f"{address}:{port} cannot be used: {error.strerror or error}",
+        hint="choose another with --port" if taken else "",
+    )

@@ -89,7 +89,7 @@ class HostDeeds:
             known = {spec.name: spec for spec in self._console.hosts()}
             spec = known.get(wanted.name, HostSpec(name=wanted.name))
             if files is not None and wanted.name not in known:
-                spec = await asyncio.to_thread(files.named_host, wanted.name)
+                spec = await asyncio.to_thread(files.named_host, wanted.name, tuple(known.values()))
             told = f"{spec.name} is connected already"
             if spec.name not in known:
                 self._console.add_host(spec)

@@ -1,11 +1,21 @@
 """Small things that somebody stumbles over: figures of a warm-up, and messages that say why."""
 
 import asyncio
+import socket
+import sys
 from dataclasses import replace
 
+import pytest
+from click.shell_completion import BashComplete
 from textual.command import CommandInput, CommandList, CommandPalette, SearchIcon
 
+from eaglemon.app.local_files import ConfigFiles
+from eaglemon.cli.main import cli, run
+from eaglemon.cli.watching import opening_lines
+from eaglemon.core.hosts import HostSpec
 from eaglemon.core.views import LogBatch
+from eaglemon.errors import UsageError
+from eaglemon.io.config import ProfileStore
 from eaglemon.tui import panels
 from eaglemon.tui.ascii_only import ascii_text
 from eaglemon.tui.screens.log import LogScreen
@@ -94,3 +104,72 @@ async def test_a_copy_that_was_cut_says_so() -> None:
         await in_log(console)
         await console.press("g", "v", "G", "y")
         assert "copied 2 000 lines selected, the last of 3 000" in console.said[-1]
+
+
+def test_a_browser_is_told_an_address_only_once_it_serves(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        assert run(["serve", "local", "--port", port]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "cannot be used: Address already in use; choose another with --port" in told.err
+    monkeypatch.setitem(sys.modules, "textual_serve.server", None)
+    assert run(["serve", "local", "--port", port]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "needs textual-serve" in told.err
+
+
+def test_a_terminal_without_a_cursor_is_sent_to_the_linear_mode(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TEXTUAL_DRIVER", raising=False)
+    monkeypatch.setenv("TERM", "dumb")
+    for stream in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(getattr(sys, stream), "isatty", lambda: True)
+    assert run(["tui", "local"]) == 2
+    told = capsys.readouterr().err
+    assert "TERM=dumb" in told
+    assert "eaglemon status --watch" in told
+
+
+def test_servers_of_one_name_are_told_apart_by_ear() -> None:
+    server = snapshots.ready()
+    other = replace(server, id="another", port=30001)
+    lines = opening_lines(replace(snapshots.FLEET, servers=(server, other)))
+    assert "k25-eagle3 on h200-a (port 30000) is ready" in lines
+    assert "k25-eagle3 on h200-a (port 30001) is ready" in lines
+    same = opening_lines(replace(snapshots.FLEET, servers=(server, replace(other, port=30000))))
+    assert "k25-eagle3 on h200-a (another) is ready" in same
+
+
+def test_a_wrong_name_is_held_against_the_hosts_of_this_console() -> None:
+    with pytest.raises(UsageError, match="sim"):
+        ConfigFiles(ProfileStore.load).named_host("sim ", (HostSpec(name="sim"),))
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("launch sglang-b", "sglang-baseline"),
+        ("ab sglang-eagle3 sglang-b", "sglang-baseline"),
+        ("profiles show sglang-b", "sglang-baseline"),
+        ("gpus loc", "local"),
+        ("status --host loc", "local"),
+        ("tui --theme high", "high-contrast"),
+        ("tui --theme dracu", "dracula"),
+    ],
+)
+def test_shells_complete_names(words: str, offered: str) -> None:
+    args = words.split()
+    shell = BashComplete(cli, {}, "eaglemon", "_EAGLEMON_COMPLETE")
+    assert offered in [item.value for item in shell.get_completions(args[:-1], args[-1])]
+
+
+def test_descriptions_in_fish_keep_their_commas(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["completion", "fish"]) == 0
+    assert 'string split -m 1 "," $completion' in capsys.readouterr().out

@@ -39,7 +39,7 @@ class FakeFiles:
     def ssh_hosts(self) -> Sequence[HostSpec]:
         return [HostSpec(name=name, source="~/.ssh/config") for name in self.offered]
 
-    def named_host(self, name: str) -> HostSpec:
+    def named_host(self, name: str, known: Sequence[HostSpec] = ()) -> HostSpec:
         return HostSpec(name=name, source="command line")
 
     def keep_host(self, spec: HostSpec) -> Path:

@@ -1,0 +1,63 @@
+"""What a shell completes besides commands and options: names of profiles, hosts and themes.
+
+Servers are not among them: only their hosts know them, and a shell cannot wait for those.
+"""
+
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from eaglemon.errors import EaglemonError
+
+
+def profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the profiles that begin as typed, each with its engine and model."""
+    del param
+    # Each of these imports what only completion of its kind needs.
+    from eaglemon.io.config import ProfileStore  # noqa: PLC0415
+
+    try:
+        known = ProfileStore.load(config=_config(ctx)).all()
+    except EaglemonError:
+        return []  # Nothing can be told here; the command itself will say what is wrong.
+    return [
+        CompletionItem(one.name, help=f"{one.engine}, {one.model}")
+        for one in known
+        if one.name.startswith(incomplete)
+    ]
+
+
+def hosts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the configured hosts and those of ssh that begin as typed."""
+    del param
+    from eaglemon.io.host_config import load_hosts  # noqa: PLC0415
+    from eaglemon.io.ssh_names import ssh_names  # noqa: PLC0415
+
+    try:
+        configured = {spec.name: spec.source for spec in load_hosts(config=_config(ctx))}
+    except EaglemonError:
+        configured = {}
+    known = {**dict.fromkeys(ssh_names(), "~/.ssh/config"), **configured}
+    return [
+        CompletionItem(name, help=source)
+        for name, source in known.items()
+        if name.startswith(incomplete)
+    ]
+
+
+def themes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the themes of eaglemon, the user's and Textual's that begin as typed."""
+    del ctx, param
+    from textual.theme import BUILTIN_THEMES  # noqa: PLC0415
+
+    from eaglemon.cli.tui import themes as files  # noqa: PLC0415
+
+    names = dict.fromkeys([*sorted(files()), *sorted(BUILTIN_THEMES)])
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def _config(ctx: click.Context) -> Path | None:
+    invocation = ctx.find_root().obj
+    config: Path | None = None if invocation is None else invocation.config
+    return config
