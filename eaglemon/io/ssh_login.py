@@ -136,9 +136,11 @@ class Login:
             given["tunnel"] = self.hops[-1]
         elif target.jumps:
             given["tunnel"] = None
-        given["server_host_key_algs"] = await asyncio.to_thread(
-            key_algorithms, target, options.get("server_host_key_algs"), plain=self._plain
-        )
+        # Where the library reads the configuration itself, its HostKeyAlgorithms are to count.
+        if self._plain or options.get("config", "") is None:
+            given["server_host_key_algs"] = await asyncio.to_thread(
+                key_algorithms, target, options.get("server_host_key_algs"), plain=self._plain
+            )
         self._reached = False
         command = given.pop("proxy_command", None)
         touched = await _has_security_key(target)
