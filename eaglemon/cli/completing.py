@@ -49,12 +49,9 @@ def hosts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
 def themes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the themes of eaglemon, the user's and Textual's that begin as typed."""
     del ctx, param
-    from textual.theme import BUILTIN_THEMES  # noqa: PLC0415
+    from eaglemon.cli.tui import theme_names  # noqa: PLC0415
 
-    from eaglemon.cli.tui import themes as files  # noqa: PLC0415
-
-    names = dict.fromkeys([*sorted(files()), *sorted(BUILTIN_THEMES)])
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in theme_names() if name.startswith(incomplete)]
 
 
 def _config(ctx: click.Context) -> Path | None:

@@ -288,6 +288,11 @@ async def _end(writing: asyncio.Task[None]) -> None:
         diagnostics.fail(f"the recording: {error}")
 
 
+def theme_names() -> list[str]:
+    """Return the names that ``--theme`` takes: those of files, then Textual's own."""
+    return list(dict.fromkeys([*sorted(themes()), *ConsoleApp.built_in_themes()]))
+
+
 def themes() -> dict[str, str]:
     """Return the text of each shipped and each of the user's themes, by the name of its file.
 

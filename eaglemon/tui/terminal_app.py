@@ -10,6 +10,7 @@ from textual.command import CommandPalette
 from textual.driver import Driver
 from textual.filter import LineFilter
 from textual.geometry import Size
+from textual.theme import BUILTIN_THEMES
 
 from eaglemon.tui.announcing import announcement
 from eaglemon.tui.ascii_only import AsciiOnly
@@ -31,6 +32,11 @@ class TerminalApp(ToastingApp):
         self._own_filters = (AsciiOnly(),) if ascii_only else ()
         self._drawn_size: Size | None = None
         super().__init__()
+
+    @staticmethod
+    def built_in_themes() -> list[str]:
+        """Return the names of Textual's own themes, in order."""
+        return sorted(BUILTIN_THEMES)
 
     def action_suspend_process(self) -> None:
         """Give the terminal back to the shell until ``fg``, or say that there is none."""
