@@ -6,7 +6,7 @@ from typing import Any
 
 from eaglemon.core.draft_views import CheckStage
 from eaglemon.core.hosts import HostSpec
-from eaglemon.draft.elsewhere import PROGRAM, program_input, result_of, stage_of
+from eaglemon.draft.elsewhere import PROGRAM, hint_for, program_input, result_of, stage_of
 from eaglemon.errors import AgentError, EaglemonError
 from eaglemon.io.connect import open_link, transport_to
 from eaglemon.io.transport import Asker
@@ -46,10 +46,9 @@ async def perform_on(
                     return result_of(request, found, spec.name)
         except AgentError as error:
             needs = "torch" if needs_torch else "no package"
-            raise EaglemonError(
-                f"{spec.name}: {_last_line(error.message)}",
-                hint=f"name a Python of the host with --python: 3.11 or newer, with {needs}",
-            ) from error
+            last = _last_line(error.message)
+            wanted = f"name a Python of the host with --python: 3.11 or newer, with {needs}"
+            raise EaglemonError(f"{spec.name}: {last}", hint=hint_for(last, wanted)) from error
         finally:
             await link.close()
     finally:

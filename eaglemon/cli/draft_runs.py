@@ -58,7 +58,8 @@ class SlotsType(click.ParamType[tuple[int, ...]]):
         try:
             return tuple(int(part) for part in str(value).strip("[]").split(","))
         except ValueError:
-            self.fail(f"{value!r} is no list of numbers; write 0,2,4", param, ctx)
+            example = (param.metavar if param is not None else None) or "0,2,4"
+            self.fail(f"{value!r} is no list of numbers; write {example}", param, ctx)
 
 
 PLACE = PlaceType()

@@ -20,7 +20,11 @@ def inspect_lines(view: InspectView) -> list[str]:
     rows: list[Row] = [
         ("draft", view.folder),
         ("architecture", f"{view.architecture}, {view.attention} attention, {view.layout}"),
-        ("weights", f"{count(view.parameters)} values, {', '.join(view.dtypes)}"),
+        (
+            "weights",
+            f"{count(view.parameters)} values, {', '.join(view.dtypes)}"
+            + (f" ({view.looked_at})" if view.looked_at else ""),
+        ),
         ("hidden size", f"{_number(view.hidden_size)} (target {_number(view.target_hidden_size)})"),
         ("joins", f"{_number(view.captured)} layers of the target"),
         (

@@ -193,6 +193,8 @@ class InspectView:
     captures: tuple[Capture, ...] = ()
     """What each engine and version captures."""
     problems: tuple[Problem, ...] = field(default=())
+    looked_at: str = ""
+    """How much of the weights was looked at for values that are not finite, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

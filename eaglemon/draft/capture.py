@@ -14,7 +14,7 @@ from typing import Any
 from eaglemon.core.draft_views import Captured, CheckStage
 from eaglemon.draft.hidden import candidates
 from eaglemon.draft.store import save_tensors
-from eaglemon.draft.torch_lib import torch, use_threads
+from eaglemon.draft.torch_lib import require_device, torch, use_threads
 from eaglemon.errors import ConfigError, UsageError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -40,6 +40,7 @@ def capture(
     target is loaded and before each prompt. Raises ``UsageError`` without
     transformers, ``ConfigError`` for a target that it cannot load.
     """
+    require_device(device)
     use_threads(threads)
     told(CheckStage(doing="loading the target"))
     model, tokenizer = _load(target, DTYPES[dtype], device)

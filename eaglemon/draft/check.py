@@ -51,7 +51,7 @@ def check(
     if missing:
         raise ConfigError(
             f"{missing[0]} is not in the hidden states",
-            hint=f"there are {', '.join(material.names)}",
+            hint=f"there are {', '.join(material.names)}; hs[0] is the embedding",
         )
     if len(wiring) != model.captured:
         raise ConfigError(f"the draft joins {model.captured} layers, {len(wiring)} were given")

@@ -140,10 +140,25 @@ def read_json(path: Path) -> Mapping[str, Any]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not text") from error
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{path}:{error.lineno}: {error.msg.lower()}") from error
+        raise _no_json(path, error) from error
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: expected a JSON object")
     return content
+
+
+def _no_json(path: Path, error: json.JSONDecodeError) -> ConfigError:
+    if error.doc.startswith("\ufeff"):
+        return ConfigError(
+            f"{path}: starts with a byte order mark, which is no JSON",
+            hint="save it as UTF-8 without one; engines refuse it too",
+        )
+    lines = error.doc.splitlines()
+    line = lines[error.lineno - 1].strip() if error.lineno <= len(lines) else ""
+    comment = line.startswith(("//", "/*", "#")) or error.doc[error.pos :].startswith("/")
+    return ConfigError(
+        f"{path}:{error.lineno}: {error.msg.lower()}",
+        hint="JSON has no comments: take them out" if comment else "",
+    )
 
 
 def read_header(path: Path) -> list[TensorInfo]:

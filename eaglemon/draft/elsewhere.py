@@ -7,6 +7,7 @@ nothing is installed there. On this machine that Python is a child; on a host th
 import base64
 import io
 import json
+import re
 import subprocess
 import tempfile
 import zipfile
@@ -58,6 +59,10 @@ with tempfile.NamedTemporaryFile(suffix=".zip") as file:
 """A task as a program of the agent; its input is ``program_input``. It writes its stages, then what
 it found."""
 _PARTS = ("__init__.py", "errors.py", "core", "engines", "draft")
+_RAISED = re.compile(r"\b([A-Z]\w*Error)\b")
+_MISTAKES = frozenset(
+    {"AttributeError", "IndexError", "KeyError", "TypeError", "ValueError", "ZeroDivisionError"}
+)
 _MAIN = "from eaglemon.draft.task import main\n\nmain()\n"
 
 
@@ -114,9 +119,16 @@ def perform_with(python: str, request: Mapping[str, Any]) -> Any:
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise EaglemonError(
             f"{python}: the task ended with {done.returncode}: {last}",
-            hint="it needs Python 3.11 with torch",
+            hint=hint_for(last, "it needs Python 3.11 with torch"),
         ) from error
     return result_of(request, found)
+
+
+def hint_for(last: str, needs: str) -> str:
+    """Return what a task needs of a Python, unless its ``last`` words are a mistake of its own."""
+    found = _RAISED.search(last)
+    own = found is not None and found[1] in _MISTAKES
+    return "this is a mistake in eaglemon, or files of a kind it has not met" if own else needs
 
 
 def _sources(root: Path) -> Iterator[Path]:

@@ -14,7 +14,7 @@ from eaglemon.draft.inspect import configured_slots
 from eaglemon.draft.model import load_draft
 from eaglemon.draft.passages import TARGET, prepare
 from eaglemon.draft.search import adjusted, search
-from eaglemon.draft.torch_lib import torch, use_threads
+from eaglemon.draft.torch_lib import require_device, torch, use_threads
 from eaglemon.errors import UsageError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -39,8 +39,7 @@ def examine(
 
     Raises ``ConfigError`` for files that cannot be used and ``UsageError`` for arguments.
     """
-    if device != "cpu" and not torch.cuda.is_available():
-        raise UsageError(f"no device {device!r}: torch sees no GPU", hint="use --device cpu")
+    require_device(device)
     use_threads(threads)
     draft = open_checkpoint(draft_folder, trust_pickle=trust_pickle)
     target = open_checkpoint(target_folder, trust_pickle=trust_pickle)
@@ -67,6 +66,13 @@ def examine(
         for wiring in dict.fromkeys(named)
         if wirings or (len(wiring) == model.captured and set(wiring) <= set(material.names))
     ]
+    if found is None and not fitting:
+        told = "; ".join(str(list(wiring)) for wiring in asked) or "none"
+        raise UsageError(
+            f"nothing to check: the draft joins {model.captured} layers, and engines capture {told}"
+            " for its config.json",
+            hint="name the layers with --hs, or search them: leave out --no-search",
+        )
     checks = []
     for wiring in fitting:
         best = found is not None and wiring == found.best.hypothesis.wiring

@@ -158,6 +158,11 @@ def _plain(
             f"{path}: input_ids is {list(shape)} and hidden_states {list(hidden.shape)}",
             hint="expected [B, T] and [B, L+1, T, H]",
         )
+    if not batch or not slots:
+        raise ConfigError(
+            f"{path}: hidden_states is {list(hidden.shape)}: it holds no sequence or no layer",
+            hint="capture over at least one prompt",
+        )
     layers = file.integers("layers") if "layers" in file.tensors else list(range(slots))
     lengths = file.integers("lengths") if "lengths" in file.tensors else [length] * batch
     if len(layers) != slots or len(lengths) != batch or max(lengths) > length:

@@ -1,6 +1,7 @@
 """What the files of a draft say without running it: names, shapes, settings and wiring.
 
-Needs no torch, and reads headers and the vocabulary mapping only.
+Needs no torch. Reads headers, the vocabulary mapping and, within a bound, the values of the
+weights for any that is not finite.
 """
 
 import json
@@ -20,6 +21,7 @@ from eaglemon.draft.findings import (
     tensor_problems,
     vocabulary_problems,
 )
+from eaglemon.draft.finite import scan
 from eaglemon.draft.layout import (
     DraftSettings,
     captured_layers,
@@ -77,6 +79,16 @@ def inspect(
     )
     places = [(key, ids_at(draft.config, key)) for key in _ID_KEYS]
     found = tuple((key, ids) for key, ids in places if ids is not None)
+    if draft.config.get("eagle_config") is not None and not _nested(draft.config):
+        problems.append(
+            Problem(
+                where="eagle_config",
+                message="is no JSON object: engines fail, or find no layer ids in it",
+                hint="write the ids with 'eaglemon draft set-layers'",
+            )
+        )
+    finite = scan(draft)
+    problems += finite.problems
     problems += id_problems(found, captured, shape)
     problems += [
         Problem(
@@ -118,6 +130,7 @@ def inspect(
         layer_ids=found,
         captures=captures,
         problems=tuple(problems),
+        looked_at=finite.told,
     )
 
 
@@ -193,6 +206,10 @@ def _has(config: Mapping[str, Any], path: str) -> bool:
     for key in path.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
     return value is not None
+
+
+def _nested(config: Mapping[str, Any]) -> bool:
+    return isinstance(config.get("eagle_config"), Mapping)
 
 
 def _layout(names: Mapping[str, object]) -> str:

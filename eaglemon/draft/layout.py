@@ -78,7 +78,7 @@ def settings_of(config: Mapping[str, Any]) -> DraftSettings:
         vocabulary=vocabulary,
         draft_vocabulary=_count(config, "draft_vocab_size", vocabulary),
         max_positions=_count(body, "max_position_embeddings", 2048),
-        rms_eps=float(body.get("rms_norm_eps") or 1e-6),
+        rms_eps=_real(body, "rms_norm_eps", 1e-6),
         rope=rope_of(body),
         layers=_count(body, "num_hidden_layers", 1),
         fc_norm=bool(flags.get("fc_norm") or flags.get("use_aux_norm")),
@@ -90,7 +90,7 @@ def settings_of(config: Mapping[str, Any]) -> DraftSettings:
 
 def rope_of(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the RoPE settings of a model configuration in one form (old and new keys)."""
-    merged: dict[str, Any] = {"rope_theta": float(body.get("rope_theta") or 10000.0)}
+    merged: dict[str, Any] = {"rope_theta": _real(body, "rope_theta", 10000.0)}
     for key in ("rope_scaling", "rope_parameters"):
         value = body.get(key)
         if isinstance(value, dict):
@@ -197,6 +197,15 @@ def target_shape(body: Mapping[str, Any]) -> TargetShape | None:
     if not isinstance(layers, int):
         return None
     return TargetShape(layers=layers, model_type=str(body.get("model_type", "")))
+
+
+def _real(config: Mapping[str, Any], key: str, default: float) -> float:
+    value = config.get(key)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ConfigError(f"config.json: {key} is {value!r}, expected a number above 0")
+    return float(value)
 
 
 def _count(config: Mapping[str, Any], key: str, default: int | None = None) -> int:

@@ -174,7 +174,13 @@ def _block(
         flat = x @ weights[f"{layer}.self_attn.{name}.weight"].T
         return flat.view(batch, length, count, settings.head_size).transpose(1, 2)
 
-    cosines, sines = rope_table(settings.rope, settings.head_size, length + step, model.device)
+    cosines, sines = rope_table(
+        settings.rope,
+        settings.head_size,
+        length + step,
+        model.device,
+        max_positions=settings.max_positions,
+    )
     cosines, sines = cosines[step:], sines[step:]
     queries = rotate(heads("q_proj", settings.heads), cosines, sines)  # [B, nh, T, d]
     chain.keys.append(rotate(heads("k_proj", settings.kv_heads), cosines, sines))

@@ -8,15 +8,23 @@ from eaglemon.draft.torch_lib import torch
 from eaglemon.errors import ConfigError
 
 SUPPORTED = ("default", "linear", "llama3", "yarn")
+_TRAINED = "original_max_position_embeddings"
 
 
 def rope_table(
-    settings: Mapping[str, Any], head_size: int, positions: int, device: str
+    settings: Mapping[str, Any],
+    head_size: int,
+    positions: int,
+    device: str,
+    *,
+    max_positions: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return cosines and sines, each [positions, head_size] in float32.
 
     ``settings`` is what ``layout.rope_of`` returns. The formulas are those of Hugging Face
-    transformers (``modeling_rope_utils``). Raises ``ConfigError`` for an unknown scaling.
+    transformers (``modeling_rope_utils``): there, too, ``max_positions``, the configuration's
+    ``max_position_embeddings``, stands in where yarn has no ``original_max_position_embeddings``.
+    Raises ``ConfigError`` for an unknown scaling, or one without its numbers.
     """
     kind = str(settings["rope_type"])
     if kind not in SUPPORTED:
@@ -25,16 +33,17 @@ def rope_table(
             hint=f"supported: {', '.join(SUPPORTED)}",
         )
     exponents = torch.arange(0, head_size, 2, dtype=torch.float32) / head_size
-    theta = float(settings["rope_theta"])
+    theta = _number(settings, "rope_theta")
     frequencies = theta**-exponents
-    factor = float(settings.get("factor") or 1.0)
+    factor = _number(settings, "factor", 1.0)
     scale = 1.0
     if kind == "linear":
         frequencies = frequencies / factor
     elif kind == "llama3":
         frequencies = _llama3(frequencies, settings, factor)
     elif kind == "yarn":
-        frequencies = _yarn(frequencies, settings, factor, theta, head_size)
+        trained = _number(settings, _TRAINED, max_positions)
+        frequencies = _yarn(frequencies, settings, factor, head_size, trained)
         scale = _yarn_scale(settings, factor)
     angles = torch.outer(torch.arange(positions, dtype=torch.float32), frequencies)
     doubled = torch.cat([angles, angles], dim=-1).to(device)
@@ -49,8 +58,8 @@ def rotate(x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch
 
 
 def _llama3(frequencies: torch.Tensor, settings: Mapping[str, Any], factor: float) -> torch.Tensor:
-    low, high = float(settings["low_freq_factor"]), float(settings["high_freq_factor"])
-    trained = float(settings["original_max_position_embeddings"])
+    low, high = _number(settings, "low_freq_factor"), _number(settings, "high_freq_factor")
+    trained = _number(settings, _TRAINED)
     wavelengths = 2 * math.pi / frequencies
     smooth = ((trained / wavelengths - low) / (high - low)).clamp(0.0, 1.0)
     return (1 - smooth) * frequencies / factor + smooth * frequencies
@@ -60,16 +69,16 @@ def _yarn(
     frequencies: torch.Tensor,
     settings: Mapping[str, Any],
     factor: float,
-    theta: float,
     head_size: int,
+    trained: float,
 ) -> torch.Tensor:
-    trained = float(settings["original_max_position_embeddings"])
+    theta = _number(settings, "rope_theta")
 
     def dimension(rotations: float) -> float:
         return head_size * math.log(trained / (rotations * 2 * math.pi)) / (2 * math.log(theta))
 
-    low = max(math.floor(dimension(float(settings.get("beta_fast") or 32))), 0)
-    high = min(math.ceil(dimension(float(settings.get("beta_slow") or 1))), head_size - 1)
+    low = max(math.floor(dimension(_number(settings, "beta_fast", 32.0))), 0)
+    high = min(math.ceil(dimension(_number(settings, "beta_slow", 1.0))), head_size - 1)
     steps = torch.arange(head_size // 2, dtype=torch.float32)
     ramp = ((steps - low) / max(high - low, 0.001)).clamp(0, 1)
     return frequencies / factor * ramp + frequencies * (1 - ramp)
@@ -79,10 +88,26 @@ def _yarn_scale(settings: Mapping[str, Any], factor: float) -> float:
     def magnitude(weight: float) -> float:
         return 0.1 * weight * math.log(factor) + 1.0 if factor > 1 else 1.0
 
-    given = settings.get("attention_factor")
-    if given is not None:
-        return float(given)
-    scale, all_dims = settings.get("mscale"), settings.get("mscale_all_dim")
-    if scale and all_dims:
-        return magnitude(float(scale)) / magnitude(float(all_dims))
+    if settings.get("attention_factor") is not None:
+        return _number(settings, "attention_factor")
+    if settings.get("mscale") and settings.get("mscale_all_dim"):
+        return magnitude(_number(settings, "mscale")) / magnitude(
+            _number(settings, "mscale_all_dim")
+        )
     return magnitude(1.0)
+
+
+def _number(settings: Mapping[str, Any], key: str, default: float | None = None) -> float:
+    """Return a positive setting; raises ``ConfigError`` naming the one that lacks or is none."""
+    value = settings.get(key)
+    if value is None:
+        value = default
+    kind = settings["rope_type"]
+    if value is None:
+        raise ConfigError(
+            f"config.json: the rope_type {kind!r} has no {key}",
+            hint="copy the RoPE settings from what the draft was trained with",
+        )
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ConfigError(f"config.json: {key} of the RoPE is {value!r}, expected a number above 0")
+    return float(value)

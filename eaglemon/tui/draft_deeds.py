@@ -8,6 +8,7 @@ from eaglemon.core import units
 from eaglemon.core.draft_views import CaptureOutlook, RepairView
 from eaglemon.core.views import ServerView
 from eaglemon.errors import EaglemonError
+from eaglemon.tui.draft_words import in_keys
 from eaglemon.tui.screens.draft import DraftScreen
 from eaglemon.tui.screens.rewire import AskFirst
 
@@ -48,7 +49,7 @@ class DraftDeeds:
         try:
             cost = await drafts.cost(screen.server_id)
         except EaglemonError as error:
-            self._app.say(str(error), severity="error")
+            self._app.say(in_keys(str(error)), severity="error")
             return
         if not cost.fits:
             self._app.say(
@@ -69,7 +70,7 @@ class DraftDeeds:
         try:
             repair = await drafts.rewire(screen.server_id, slots)
         except EaglemonError as error:
-            self._app.say(str(error), severity="error")
+            self._app.say(in_keys(str(error)), severity="error")
             return
         if not repair.difference:
             self._app.say("its files say so already: restart the server with R", severity="warning")
@@ -112,7 +113,7 @@ class DraftDeeds:
             self._app.say(f"{view.name} is ready; probing it")
             done = await self._console.probe(again, self._console.probe_plan(again))
         except EaglemonError as error:
-            told = f"after rewiring the draft: {error}; {undo}" if written else str(error)
+            told = f"after rewiring the draft: {error}; {undo}" if written else in_keys(str(error))
             self._app.tell_end(told, severity="error")
             if written and screen.is_attached:
                 screen.judge(capture=False)

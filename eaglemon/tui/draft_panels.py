@@ -56,10 +56,11 @@ def settings_lines(server: ServerView, profile: Profile | None, width: int) -> l
 def inspect_lines(view: InspectView, width: int) -> list[Content]:
     """Return what the draft's files say, and what is wrong with them."""
     vocabulary = f"{_number(view.draft_vocabulary)} of the target's {_number(view.vocabulary)}"
+    looked_at = f" ({view.looked_at})" if view.looked_at else ""
     rows: list[Content] = []
     for label, text in (
         ("architecture", f"{view.architecture}, {view.attention} attention"),
-        ("weights", f"{units.count(view.parameters)} values, {', '.join(view.dtypes)}"),
+        ("weights", f"{units.count(view.parameters)} values, {', '.join(view.dtypes)}{looked_at}"),
         ("hidden size", f"{_number(view.hidden_size)} (target {_number(view.target_hidden_size)})"),
         ("joins", f"{_number(view.captured)} layers of the target"),
         ("vocabulary", vocabulary),

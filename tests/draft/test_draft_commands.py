@@ -76,6 +76,34 @@ def test_set_layers_shows_then_writes_then_undoes(run: Run, tmp_path: Path) -> N
     assert run("undo", draft)[0] == 2
 
 
+def test_lists_that_are_none_show_what_is_asked_for(run: Run, tmp_path: Path) -> None:
+    assert "write 2,0,1" in run("repair", tmp_path, "--permute", "x")[2]
+    assert "write 0,2,4" in run("set-layers", tmp_path, "--hs", "x", "--engine", "vllm")[2]
+
+
+def test_undo_says_what_it_kept(run: Run, tmp_path: Path) -> None:
+    draft = write_draft(tmp_path / "draft")
+    assert run("repair", draft, "--permute", "1,0,2", "--yes")[0] == 0
+    with (draft / "model.safetensors").open("ab") as file:
+        file.write(b"later")
+    code, out, err = run("undo", draft, "--json")
+    assert code == 0
+    assert document(out)["warnings"] == [
+        "model.safetensors was changed after the repair: kept as model.safetensors.undone-1"
+    ]
+    assert "kept as model.safetensors.undone-1" in err
+
+
+def test_diagnose_warns_of_a_release_that_nobody_has_looked_at(run: Run, tmp_path: Path) -> None:
+    draft, target = write_draft(tmp_path / "draft"), write_target(tmp_path / "target")
+    words = ("diagnose", "odd", "--draft", draft, "--target", target)
+    profiles = tmp_path / "XDG_CONFIG_HOME" / "eaglemon" / "profiles"
+    profiles.mkdir(parents=True)
+    (profiles / "odd.toml").write_text('engine = "vllm"\nmodel = "/none"\ndraft = "/none"\n')
+    _, _, err = run(*words, "--engine-version", "9.9.9")
+    assert "vLLM 9.9.9 is no known release: the rules of 0.32 are used" in err
+
+
 def test_set_layers_warns_where_the_version_crashes(run: Run, tmp_path: Path) -> None:
     draft = write_draft(tmp_path / "draft")
     _, _, err = run(
