@@ -5,6 +5,7 @@ from typing import Protocol
 
 from eaglemon.core.experiment_records import Environment
 from eaglemon.core.probe import ProbePlan, ProbeProgress
+from eaglemon.core.problems import Problem
 from eaglemon.core.views import LaunchPlan, ServerView, Snapshot
 
 
@@ -26,6 +27,10 @@ class ExperimentConsole(Protocol):
     def plan(
         self, profile: str, host: str, overrides: Mapping[str, str] | None = None
     ) -> LaunchPlan:
+        """See ``Eaglemon``."""
+        ...
+
+    async def check(self, plan: LaunchPlan) -> list[Problem]:
         """See ``Eaglemon``."""
         ...
 

@@ -1,5 +1,6 @@
 """Plans of experiments: from names and settings to arms, what to expect, what came out."""
 
+import asyncio
 import math
 import secrets
 import statistics
@@ -20,13 +21,16 @@ from eaglemon.core.experiment import (
 )
 from eaglemon.core.experiment_records import Environment
 from eaglemon.core.experiment_views import Outlook
-from eaglemon.core.problems import errors_among
+from eaglemon.core.problems import Problem, errors_among
 from eaglemon.core.sweep import Combination, Skipped, combinations
 from eaglemon.core.verdict import Findings, Trial, findings_of
+from eaglemon.core.views import ServerView
 from eaglemon.engines import engine_named
 from eaglemon.errors import UsageError
 from eaglemon.io.store import Store
 
+CHECKS_AT_ONCE = 4
+"""Launches that a host is asked about side by side; each looks for its engine there."""
 USUAL_TOK_S = 60.0
 """Speed of a request where nothing was measured yet, to say about how long a probe takes."""
 
@@ -110,14 +114,12 @@ def new_id(kind: str, wall: float) -> str:
 
 
 async def outlook_of(console: ExperimentConsole, store: Store, plan: ExperimentPlan) -> Outlook:
-    """Return what the experiment will do, from what runs now and what starts took before."""
+    """Return what the experiment will do, from what runs now and what starts took before.
+
+    Raises ``HostError`` where a host cannot be asked what stands against a start.
+    """
     servers = console.snapshot().servers
-    by_line = {(arm.host, arm.shell_line): arm for arm in plan.arms}
-    running = [
-        (view, by_line[view.host, view.command_line])
-        for view in servers
-        if view.state.answering and (view.host, view.command_line) in by_line
-    ]
+    running = _running(plan, servers)
     known = {view.id for view, _ in running}
     others = {
         view.id: None
@@ -137,9 +139,59 @@ async def outlook_of(console: ExperimentConsole, store: Store, plan: ExperimentP
         running=tuple(view.id for view, _ in running),
         in_the_way=tuple(others),
         expected_s=await _expected_s(store, plan, starts),
+        refused=await _refused(console, plan, [arm.server_key for _, arm in running]),
         smallest_effect=None if effect is None else math.expm1(effect),
         baseline_missing=all(arm.profile.speculation is not None for arm in plan.arms),
     )
+
+
+async def expected_s(
+    console: ExperimentConsole, store: Store, plan: ExperimentPlan
+) -> float | None:
+    """Return about how long the experiment takes from now, ``None`` where no start is known."""
+    running = _running(plan, console.snapshot().servers)
+    return await _expected_s(
+        store, plan, starts_needed(plan, [arm.server_key for _, arm in running])
+    )
+
+
+def _running(plan: ExperimentPlan, servers: Iterable[ServerView]) -> list[tuple[ServerView, Arm]]:
+    """Return the servers that serve an arm already, each with its arm."""
+    by_line = {(arm.host, arm.shell_line): arm for arm in plan.arms}
+    return [
+        (view, by_line[view.host, view.command_line])
+        for view in servers
+        if view.state.answering and (view.host, view.command_line) in by_line
+    ]
+
+
+async def _refused(
+    console: ExperimentConsole, plan: ExperimentPlan, running: Sequence[str]
+) -> tuple[tuple[tuple[str, ...], Problem], ...]:
+    """Return what keeps arms from being started once what is in their way has been stopped."""
+    at_once = asyncio.Semaphore(CHECKS_AT_ONCE)
+
+    async def standing(arm: Arm) -> list[Problem]:
+        launch = console.plan(arm.profile.name, arm.host, arm.settings)
+        async with at_once:
+            problems = errors_among(await console.check(launch))
+        blocking = in_the_way(arm, console.snapshot().servers)
+        gpus = set(launch.profile.gpus or ())
+        freed = {
+            "port-in-use": any(one.port == launch.profile.port for one in blocking),
+            "gpu-in-use": any(gpus & set(one.gpu_indexes) for one in blocking),
+        }
+        return [problem for problem in problems if not freed.get(problem.slug)]
+
+    keys = [key for key in dict.fromkeys(arm.server_key for arm in plan.arms) if key not in running]
+    members = {key: [arm for arm in plan.arms if arm.server_key == key] for key in keys}
+    found: dict[Problem, list[str]] = {}
+    for key, problems in zip(
+        keys, await asyncio.gather(*(standing(members[key][0]) for key in keys)), strict=True
+    ):
+        for problem in problems:
+            found.setdefault(problem, []).extend(arm.name for arm in members[key])
+    return tuple((tuple(names), problem) for problem, names in found.items())
 
 
 async def _expected_s(store: Store, plan: ExperimentPlan, starts: int) -> float | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from eaglemon.app.experiment_console import ExperimentConsole
 from eaglemon.app.experiment_lane import Lane
-from eaglemon.app.experiment_plans import experiment_findings, outlook_of
+from eaglemon.app.experiment_plans import expected_s, experiment_findings
 from eaglemon.app.experiment_servers import ExperimentServers
 from eaglemon.core import experiment_events as events
 from eaglemon.core.experiment import ExperimentPlan, Leg, lanes_of
@@ -80,7 +80,7 @@ class ExperimentRun:
         if not self._resumed:
             await self._store.begin(self._plan, at=self._clock.wall())
         try:
-            self._expected_s = (await outlook_of(self._console, self._store, self._plan)).expected_s
+            self._expected_s = await expected_s(self._console, self._store, self._plan)
             if self._trials:
                 # What an earlier console has measured is shown before this one has more.
                 await self.look()

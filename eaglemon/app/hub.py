@@ -174,6 +174,8 @@ class Hub:
         while keeper.machine.state in {ServerState.PREFLIGHT, ServerState.SPAWNING}:
             await self._changes.beyond(self._changes.version, timeout_s=TICK_S)
         if keeper.machine.state is ServerState.FAILED and keeper.record is None:
+            # It never ran: whoever asked is told why, and the fleet shows servers.
+            await self._keepers.pop(keeper.id).close()
             raise keeper.refused or ServerError(
                 f"{plan.profile.name} was not started on {plan.host}: {keeper.machine.detail}"
             )

@@ -93,6 +93,8 @@ def outlook_lines(outlook: Outlook) -> list[str]:
         lines.append(f"measured as they run: {', '.join(outlook.running)}")
     if outlook.in_the_way:
         lines.append(f"WILL BE STOPPED: {', '.join(outlook.in_the_way)}")
+    for names, problem in outlook.refused:
+        lines.append(f"CANNOT BE STARTED: {', '.join(names)}: {problem}")
     if outlook.baseline_missing:
         lines.append(
             "no arm is without speculation: --baseline adds one, and tells whether it pays at all"

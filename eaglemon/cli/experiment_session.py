@@ -19,7 +19,7 @@ from eaglemon.core.experiment_views import ExperimentView, Outlook
 from eaglemon.core.hosts import HostSpec
 from eaglemon.core.problems import errors_among
 from eaglemon.core.verdict import Findings
-from eaglemon.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UsageError
+from eaglemon.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, LaunchRefusedError, UsageError
 from eaglemon.io.config import ProfileStore
 from eaglemon.io.files import write_text
 from eaglemon.io.store import Store
@@ -144,6 +144,10 @@ async def _confirmed_outlook(
     outlook = await experiments.outlook(plan)
     for line in outlook_lines(outlook):
         diagnostics.talk(line)
+    if outlook.startable < 2:
+        raise LaunchRefusedError(
+            "fewer than two arms could be started, and nothing was: see what stands against them"
+        )
     if ask and sys.stdin.isatty():
         if not click.confirm("run it?", err=True):
             raise NotConfirmedError

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from eaglemon.core.experiment import ExperimentPlan, Leg
 from eaglemon.core.experiment_machine import State
 from eaglemon.core.probe import ProbeProgress
+from eaglemon.core.problems import Problem
 from eaglemon.core.verdict import Findings
 
 
@@ -66,5 +67,12 @@ class Outlook:
     """About how long; ``None`` where no start of these profiles is known yet."""
     smallest_effect: float | None = None
     """Share by which arms must differ to be noticed, at a usual spread over prompts."""
+    refused: tuple[tuple[tuple[str, ...], Problem], ...] = ()
+    """What stands against starting servers now: (names of the arms, why)."""
     baseline_missing: bool = False
     """Every arm speculates: nothing tells whether speculation pays at all."""
+
+    @property
+    def startable(self) -> int:
+        """Arms that nothing is known to stand against."""
+        return len({arm.name for arm in self.plan.arms}.difference(*(n for n, _ in self.refused)))

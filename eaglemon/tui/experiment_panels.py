@@ -1,6 +1,7 @@
 """What the panels of an experiment say, as content for a width. Pure: views in, content out."""
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
 
@@ -10,6 +11,7 @@ from eaglemon.core import units
 from eaglemon.core.experiment import ExperimentPlan
 from eaglemon.core.experiment_records import ExperimentRecord, ExperimentSummary
 from eaglemon.core.experiment_views import ExperimentView, LaneView, Outlook
+from eaglemon.core.problems import Problem
 from eaglemon.core.run_comparison import ProfileHistory
 from eaglemon.core.stats import Interval
 from eaglemon.core.verdict import ArmFigures, Comparison, Findings, not_measured, sentence
@@ -42,6 +44,8 @@ def outcome_words(outcome: str) -> str:
 def outlook_lines(outlook: Outlook, width: int) -> list[Content]:
     """Return what an experiment will do, before it is confirmed."""
     rows: list[Content] = []
+    for names, problem in outlook.refused:
+        rows += _wrapped(f"✗ {refused_words(names, problem)}", width, style="$state-failed")
     for name, differences in outlook.differences:
         rows.append(Content.styled(f"{plain(name)} differs in", "bold"))
         for key, before, after in differences:
@@ -66,6 +70,17 @@ def outlook_lines(outlook: Outlook, width: int) -> list[Content]:
         text = "no arm is without speculation: nothing will tell whether it pays at all"
         rows += _wrapped(text, width, style="$state-warning")
     return rows
+
+
+def refused_words(names: Sequence[str], problem: Problem) -> str:
+    """Say why arms cannot be started, with fields of the dialog in place of options."""
+    why = re.sub(r"\b(with|use) --set( \S+)?", _in_changes, str(problem))
+    return f"{' and '.join(names)} cannot be started: {why}"
+
+
+def _in_changes(found: re.Match[str]) -> str:
+    what = (found[2] or "").strip()
+    return f"{found[1]} {what} in its changes" if what else f"{found[1]} its changes"
 
 
 def course(view: ExperimentView, snapshot: Snapshot, width: int) -> list[Content]:

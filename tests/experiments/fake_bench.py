@@ -7,6 +7,7 @@ from dataclasses import replace
 from eaglemon.core.experiment_records import Environment
 from eaglemon.core.hosts import HostSpec, LinkState
 from eaglemon.core.probe import ProbePlan, ProbeProgress, Prompt, figures_of
+from eaglemon.core.problems import Problem
 from eaglemon.core.views import (
     CauseView,
     HostView,
@@ -52,6 +53,8 @@ class FakeBench:
         self.crashing: set[str] = set()
         """Profiles whose servers die of the first probe."""
         self.hook: Callable[[str], None] = lambda _: None
+        self.standing: dict[str, list[Problem]] = {}
+        """What stands against launches, by profile."""
         self.pause: dict[str, asyncio.Event] = {}
 
     async def _step(self, name: str) -> None:
@@ -80,6 +83,9 @@ class FakeBench:
         steps = None if profile == "base" else len(profile)
         made = arm(profile, steps=steps)
         return LaunchPlan(host=host, profile=made.profile, argv=(), shell_line=made.shell_line)
+
+    async def check(self, plan: LaunchPlan) -> list[Problem]:
+        return list(self.standing.get(plan.profile.name, ()))
 
     def relaunch_plan(self, server_id: str) -> LaunchPlan:
         view = self.host.servers[server_id]

@@ -14,6 +14,7 @@ from eaglemon.core.experiment import ExperimentPlan, StopRules
 from eaglemon.core.experiment_records import Startup
 from eaglemon.core.experiment_views import ExperimentView
 from eaglemon.core.hosts import LinkState
+from eaglemon.core.problems import Problem, Severity
 from eaglemon.core.verdict import Verdict
 from eaglemon.core.views import ServerState
 from eaglemon.errors import ServerError, StoreError, UsageError
@@ -203,6 +204,27 @@ async def test_a_console_goes_on_in_the_background(store: Store) -> None:
             await asyncio.sleep(0.001)
     assert view.outcome == "done"
     assert [one.id for one in await front.history()] == ["ab-1"]
+
+
+async def test_what_stands_against_the_arms_is_told_before(store: Store) -> None:
+    bench = FakeBench(FakeHost())
+    service = ExperimentService(bench, store)
+    plan = plan_on(service)
+    port = Problem(where="port 30000", message="in use", slug="port-in-use")
+    model = Problem(where="model", message="no such file")
+    note = Problem(where="/dev/shm", message="little", severity=Severity.WARNING)
+    bench.standing = {"base": [port, note], "fast": [port, model]}
+    told = await service.outlook(plan)
+    assert told.refused == ((("base", "fast"), port), (("fast",), model))
+    # A server that is stopped for the experiment gives its port back.
+    other = bench.plan("other", HOST)
+    bench.host.servers["other-1"] = replace(
+        bench.view("other-1", other), state=ServerState.READY, port=plan.arms[0].profile.port
+    )
+    assert told.startable == 0
+    told = await service.outlook(plan)
+    assert told.in_the_way == ("other-1",)
+    assert told.refused == ((("fast",), model),)
 
 
 async def test_a_failing_and_a_crashing_arm_are_told_and_the_rest_goes_on(store: Store) -> None:

@@ -10,6 +10,7 @@ from eaglemon.core.experiment_machine import State
 from eaglemon.core.experiment_records import ExperimentRecord, ExperimentSummary, Startup
 from eaglemon.core.experiment_views import ExperimentView, LaneView, Outlook
 from eaglemon.core.probe import Spread
+from eaglemon.core.problems import Problem
 from eaglemon.core.profiles import Profile
 from eaglemon.core.run_comparison import (
     PastMeasurement,
@@ -103,6 +104,7 @@ class FakeExperiments:
         self.known = {view.plan.id: view for view in views}
         self.calls: list[tuple[object, ...]] = []
         self.hang = False
+        self.refused: tuple[tuple[tuple[str, ...], Problem], ...] = ()
         self.runs = [("ab-1", RECORD.names), ("sweep-2", ("steps 3", "steps 5"))]
 
     def arm(
@@ -169,6 +171,7 @@ class FakeExperiments:
             in_the_way=("k25-eagle3",),
             expected_s=1500.0,
             smallest_effect=0.04,
+            refused=self.refused,
         )
 
     def begin(self, plan: ExperimentPlan) -> None:

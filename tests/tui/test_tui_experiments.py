@@ -3,6 +3,7 @@
 import pytest
 from textual.widgets import Input
 
+from eaglemon.core.problems import Problem
 from eaglemon.core.stats import Interval
 from eaglemon.tui.experiment_panels import figures_table, ratio_chart
 from eaglemon.tui.screens.compare import CompareDialog
@@ -51,6 +52,56 @@ async def test_b_takes_changes_of_b_and_refuses_what_cannot_be() -> None:
         await console.press("ctrl+s")
         arms = ["k25-eagle3", "k25-baseline+steps=3+topk=1"]
         assert fake.calls == [("begin", "ab-new", arms, 3)]
+
+
+async def test_run_it_right_after_typing_is_not_lost() -> None:
+    fake = FakeExperiments()
+    async with opened(snapshots.FLEET, experiments=fake) as console:
+        await console.press("b")
+        await console.pilot.press("tab", "tab", *"steps=3", "ctrl+s")
+        await console.settle()
+        arms = ["k25-eagle3+steps=3", "k25-baseline"]
+        assert fake.calls == [("begin", "ab-new", arms, 2)]
+
+
+async def test_run_it_on_what_cannot_be_says_why() -> None:
+    fake = FakeExperiments()
+    async with opened(snapshots.FLEET, experiments=fake) as console:
+        await console.press("b")
+        await console.pilot.press("tab", "tab", *"steps", "ctrl+s")
+        await console.settle()
+        assert "k25-eagle3+steps: not a setting" in console.said[-1]
+        assert fake.calls == []
+        await console.press("ctrl+s")
+        assert "k25-eagle3+steps: not a setting" in console.said[-1]
+
+
+async def test_what_cannot_be_started_is_told_before_and_not_begun() -> None:
+    fake = FakeExperiments()
+    used = Problem(
+        where="port 30000",
+        message="in use on h200-a by PID 7",
+        hint="stop it, or choose another port with --set port=N",
+    )
+    fake.refused = ((("k25-eagle3", "k25-baseline"), used),)
+    async with opened(snapshots.FLEET, experiments=fake) as console:
+        await console.press("b")
+        text = " ".join(console.text().replace("│", " ").split())
+        assert "✗ k25-eagle3 and k25-baseline cannot be started: port 30000: in use on" in text
+        assert "choose another port with port=N in its changes" in text
+        await console.press("ctrl+s")
+        assert fake.calls == []
+        assert "cannot be started" in console.said[-1]
+
+
+@pytest.mark.parametrize("size", ["80x24", "120x40", "200x50"])
+async def test_compare_frames(size: str) -> None:
+    width, height = map(int, size.split("x"))
+    async with opened(
+        snapshots.FLEET, size=(width, height), experiments=FakeExperiments()
+    ) as console:
+        await console.press("b")
+        check_frame(console.app, f"dialog-compare-{size}")
 
 
 async def test_nothing_begins_before_the_outlook_is_known() -> None:

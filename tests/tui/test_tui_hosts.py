@@ -80,6 +80,16 @@ async def test_a_host_is_added_by_name_and_kept_only_if_asked(tmp_path: Path) ->
         assert len(console.called("add_host")) == 2
 
 
+@pytest.mark.parametrize("size", ["80x24", "120x40", "200x50"])
+async def test_connect_frames(size: str, tmp_path: Path) -> None:
+    width, height = map(int, size.split("x"))
+    fake, files = first_run(tmp_path)
+    async with opened(FIRST, size=(width, height), fake=fake, files=files) as console:
+        await console.press("a")
+        await console.settle()
+        check_frame(console.app, f"dialog-connect-{size}")
+
+
 async def test_a_host_that_is_down_is_tried_again(tmp_path: Path) -> None:
     hosts = (LOCAL, snapshots.DOWN)
     async with opened(Snapshot(at=snapshots.AT, hosts=hosts)) as console:

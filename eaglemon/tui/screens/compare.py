@@ -17,7 +17,7 @@ from eaglemon.core.problems import errors_among
 from eaglemon.core.views import ServerView
 from eaglemon.errors import EaglemonError, UsageError
 from eaglemon.tui.columns import lines, plain
-from eaglemon.tui.experiment_panels import outlook_lines
+from eaglemon.tui.experiment_panels import outlook_lines, refused_words
 from eaglemon.tui.screens.base import keep_buttons_in_sight
 from eaglemon.tui.settings import Settings
 
@@ -66,6 +66,12 @@ class CompareDialog(ModalScreen[ExperimentPlan | None]):
             next(name for name in names if name != first),
         )
         self._plan: ExperimentPlan | None = None
+        self._why_not = ""
+        """Why it cannot be run as it stands."""
+        self._seen: tuple[str, ...] = ()
+        """What the fields held when the plan was made of them."""
+        self._wanted: tuple[str, ...] | None = None
+        """What they held when it was told to run: it shall, as soon as its outlook is known."""
 
     def compose(self) -> ComposeResult:
         """Lay out the fields, what will happen, and the buttons."""
@@ -83,9 +89,10 @@ class CompareDialog(ModalScreen[ExperimentPlan | None]):
                         yield Select(
                             options, value=value, allow_blank=False, compact=True, id=field
                         )
-                with Horizontal(classes="field"):
-                    yield Label("B changes")
-                    yield Input(id="changes", compact=True, placeholder="steps=3 draft-tokens=4")
+                for label, field in (("A changes", "changes-a"), ("B changes", "changes")):
+                    with Horizontal(classes="field"):
+                        yield Label(label)
+                        yield Input(id=field, compact=True, placeholder="steps=3 port=30001")
                 with Horizontal(classes="field figures compare-figures"):
                     yield Label("rounds")
                     yield Input("2", id="rounds", compact=True, type="integer")
@@ -126,23 +133,52 @@ class CompareDialog(ModalScreen[ExperimentPlan | None]):
             self.dismiss(None)
 
     def action_run(self) -> None:
-        """Answer with the plan, once it is known what it will do."""
-        if self._plan is not None:
+        """Answer with the plan, once it is known what it will do; say why not where it cannot."""
+        fields = self._fields()
+        if fields != self._seen or not (self._plan or self._why_not):
+            self._wanted = fields
+            self._tell([Content.styled("… looking ahead, then it is run", "$quiet")])
+        elif self._plan is not None:
             self.dismiss(self._plan)
+        else:
+            self.app.notify(self._why_not, severity="error", markup=False)
+
+    def _fields(self) -> tuple[str, ...]:
+        return (
+            *(str(field.value) for field in self.query(Select)),
+            *(field.value for field in self.query(Input)),
+        )
 
     @work(exclusive=True, group="outlook")
     async def _look_ahead(self) -> None:
-        self._plan = None
-        self._tell([Content.styled("… looking ahead", "$quiet")])
+        self._plan, self._why_not, fields = None, "", self._fields()
+        if self._wanted != fields:
+            self._wanted = None
+            self._tell([Content.styled("… looking ahead", "$quiet")])
         await asyncio.sleep(self._settings.pace.check_s)
+        width = min(_WIDTH, self.size.width - 6)
+        self._seen = fields
         try:
             plan = self._planned()
             outlook = await self._experiments.outlook(plan)
         except EaglemonError as error:
-            self._tell([Content.styled(f"✗ {plain(str(error))}", "$state-failed")])
+            self._refuse(str(error), [Content.styled(f"✗ {plain(str(error))}", "$state-failed")])
+            return
+        rows = outlook_lines(outlook, width)
+        if outlook.refused:
+            # One arm alone is no comparison, so nothing of it is begun.
+            self._refuse(refused_words(*outlook.refused[0]), rows)
             return
         self._plan = plan
-        self._tell(outlook_lines(outlook, min(_WIDTH, self.size.width - 6)))
+        self._tell(rows)
+        if self._wanted == fields:
+            self.dismiss(plan)
+
+    def _refuse(self, why: str, rows: list[Content]) -> None:
+        asked, self._wanted, self._why_not = self._wanted is not None, None, why
+        self._tell(rows)
+        if asked:
+            self.action_run()
 
     def _planned(self) -> ExperimentPlan:
         requests = self.query_one("#requests", Input).value.strip()
@@ -151,12 +187,14 @@ class CompareDialog(ModalScreen[ExperimentPlan | None]):
         if not rounds.isdigit() or int(rounds) < 1:
             raise UsageError("rounds must be 1 or more")
         host = self._chosen("host")
-        changes = self.query_one("#changes", Input).value.split()
-        second = "+".join([self._chosen("b"), *changes])
+        first, second = (
+            "+".join([self._chosen(arm), *self.query_one(f"#{changes}", Input).value.split()])
+            for arm, changes in (("a", "changes-a"), ("b", "changes"))
+        )
         plan = ExperimentPlan(
             id=self._experiments.new_id("ab"),
             arms=(
-                self._experiments.arm(self._chosen("a"), host, common),
+                self._experiments.arm(first, host, common),
                 self._experiments.arm(second, host, common),
             ),
             rounds=int(rounds),
@@ -172,4 +210,4 @@ class CompareDialog(ModalScreen[ExperimentPlan | None]):
 
     def _tell(self, rows: list[Content]) -> None:
         self.query_one("#outlook", Static).update(lines(rows))
-        self.query_one("#yes", Button).disabled = self._plan is None
+        self.query_one("#yes", Button).disabled = bool(self._why_not)
