@@ -77,6 +77,11 @@ def probe_plan(
     values = _with_overrides(defaults, overrides)
     total_s = PROBE_LIMIT_S
     if values.duration_s is not None:
+        if not values.duration_s > 0:
+            raise UsageError(
+                f"a probe of {values.duration_s:g} s begins no request",
+                hint="give a duration above 0, or none and the number of requests",
+            )
         total_s = max(total_s, values.duration_s + PROBE_MARGIN_S)
     return ProbePlan(
         workload=values.workload,

@@ -12,11 +12,14 @@ from eaglemon.core.server_url import ServerUrl, Trust, parse_server_url
 from eaglemon.engines import ENGINES
 from eaglemon.engines.base import Engine
 from eaglemon.errors import ProbeError
-from eaglemon.io.http import HttpClient, HttpLimits
+from eaglemon.io.http import FailureKind, HttpClient, HttpError, HttpLimits
 from eaglemon.io.tls import context_of
 
 _LIMITS = HttpLimits(connect_s=5.0, read_s=20.0)
 _SHOWN_BODY = 80
+_MODELS = "/v1/models"
+_BAD_REQUEST = 400
+"""What servers with TLS answer a request without, if anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +79,15 @@ async def recognise(
         tls=tls,
     )
     try:
-        answer = await http.request("GET", "/v1/models", limits=_LIMITS)
+        answer = await http.request("GET", _MODELS, limits=_LIMITS)
+    except HttpError as error:
+        if error.kind is FailureKind.BROKEN and url.scheme == "http":
+            await _check_for_tls(text, url, host)
+        raise
     finally:
         await http.close()
+    if answer.status == _BAD_REQUEST and url.scheme == "http":
+        await _check_for_tls(text, url, host)
     if answer.status in {401, 403}:
         raise ProbeError(
             f"{text} wants an API key",
@@ -100,6 +109,19 @@ async def recognise(
         trust=believed,
         tls=tls,
     )
+
+
+async def _check_for_tls(text: str, url: ServerUrl, host: Host) -> None:
+    """Raise ``ProbeError`` where the port that a plain URL names speaks TLS; no key is sent."""
+    tls = await asyncio.to_thread(context_of, Trust(verify=False))
+    http = HttpClient(host.transport, address=url.address, port=url.port, tls=tls)
+    try:
+        await http.request("GET", _MODELS, limits=_LIMITS)
+    except HttpError:
+        return
+    finally:
+        await http.close()
+    raise ProbeError(f"{text}: this port speaks TLS", hint=f"write https{text[len('http') :]}")
 
 
 def _first_model(body: bytes) -> tuple[str, str]:

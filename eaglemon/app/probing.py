@@ -330,6 +330,7 @@ class Probe:
             remaining_s=self._remaining_s(elapsed) if state == "running" else None,
             figures=figures or figures_of(self._records),
             records=tuple(self._records) if ended else (),
+            engine=self._target.engine.name,
             driver=self._load.driver,
             live=None if ended or not self._live else self._live[-1],
             live_tok_s=None if ended else self._live_tok_s(),

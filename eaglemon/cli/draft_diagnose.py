@@ -12,6 +12,7 @@ from eaglemon.cli import diagnostics, output
 from eaglemon.cli.draft_runs import PLACE, Bench, Place, bench_for, threads_option
 from eaglemon.cli.draft_text import diagnosis_lines, outlook_line
 from eaglemon.cli.invocation import Invocation, host_option, json_option
+from eaglemon.core.capacity import check_baseline, differences
 from eaglemon.core.draft_served import served_figures
 from eaglemon.core.draft_verdict import DraftReport, DraftVerdict, ServedFigures
 from eaglemon.core.draft_views import CaptureOutlook
@@ -116,7 +117,7 @@ def diagnose_command(
         "engine_version": subject.version if engine_version is None else engine_version,
         "algorithm": _algorithm(subject.profile),
         "served": _served(subject, served, earlier),
-        "baseline_tok_s": None if against is None else _result(against).figures.user_tok_s,
+        "baseline_tok_s": _baseline_tok_s(subject.probe if served is None else served, against),
         "place": bench.prefix,
         "env": subject.profile.env,
         **options,
@@ -294,8 +295,28 @@ def _served(subject: _Subject, served: Path | None, earlier: Path | None) -> dic
     return None if figures is None else asdict(figures)
 
 
+def _baseline_tok_s(served: ProbeProgress | Path | None, against: Path | None) -> float | None:
+    """Return the tok/s without speculation, at the concurrency of the served probe if it can be."""
+    if against is None:
+        return None
+    probe = _result(served) if isinstance(served, Path) else served
+    levels = _results(against)
+    check_baseline(str(against), levels)
+    same = [one for one in levels if probe and one.plan.concurrency == probe.plan.concurrency]
+    baseline = (same or levels)[0]
+    if probe is not None and (found := differences(probe, baseline)):
+        diagnostics.warn(
+            f"the result of --against differs in more than speculation: {'; '.join(found)}"
+        )
+    return baseline.figures.user_tok_s
+
+
 def _result(path: Path) -> ProbeProgress:
+    return _results(path)[0]
+
+
+def _results(path: Path) -> tuple[ProbeProgress, ...]:
     # Results are read by what reads the network's answers too, which help must not load.
     from eaglemon.io.probe_files import read_probes  # noqa: PLC0415
 
-    return read_probes(path)[0]
+    return read_probes(path)

@@ -10,7 +10,7 @@ from eaglemon.cli import diagnostics, output, session
 from eaglemon.cli.invocation import DURATION, Invocation, NumbersType, host_option, json_option
 from eaglemon.cli.probe_text import calibration_lines, capacity_lines, results_lines
 from eaglemon.cli.probe_work import Results, Work, capacities_of
-from eaglemon.core.capacity import Capacity
+from eaglemon.core.capacity import Capacity, check_baseline, differences
 from eaglemon.core.hosts import HostSpec
 from eaglemon.core.probe import ProbeProgress
 from eaglemon.core.server_url import Trust, is_url
@@ -100,7 +100,7 @@ def command(
         check_path(out)
     if forced is not None and not calibrate:
         raise UsageError("--forced says what --calibrate forces", hint="give both")
-    baseline = read_probes(against) if against is not None else ()
+    baseline = _baseline(against) if against is not None else ()
     levels = tuple(int(level) for level in concurrency) if concurrency else ()
     if server.endswith(".json") and Path(server).is_file():
         results = Results(probes=read_probes(Path(server)))
@@ -117,11 +117,32 @@ def command(
         results = _measure(invocation, work, hosts, out)
     if out is not None:
         write_probes(out, results.probes)
+    _warn_of_differences(results.probes, baseline)
     capacities = capacities_of(results.probes, baseline)
     if against is not None and not capacities:
         diagnostics.warn(f"{against} has no level in common that both tell an accept length for")
     _write(results, capacities, as_json=as_json)
     return _verdict(results.probes)
+
+
+def _baseline(path: Path) -> tuple[ProbeProgress, ...]:
+    probes = read_probes(path)
+    check_baseline(str(path), probes)
+    return probes
+
+
+def _warn_of_differences(
+    probes: Sequence[ProbeProgress], baseline: Sequence[ProbeProgress]
+) -> None:
+    """Say in what levels that are compared differ besides speculation, each thing once."""
+    slow = {one.plan.concurrency: one for one in baseline}
+    pairs = [(one, slow[one.plan.concurrency]) for one in probes if one.plan.concurrency in slow]
+    found = dict.fromkeys(what for pair in pairs for what in differences(*pair))
+    if found:
+        diagnostics.warn(
+            f"the result of --against differs in more than speculation ({'; '.join(found)}): what "
+            "follows from both is not the cost of speculation alone"
+        )
 
 
 def _measure(

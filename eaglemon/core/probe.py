@@ -163,10 +163,7 @@ class RequestRecord:
 
     @property
     def decode_tok_s(self) -> float | None:
-        """Tokens per second after the first chunk; ``None`` for answers of a single chunk.
-
-        ``None`` also where chunks do not tell their tokens: then nobody knows those of the first.
-        """
+        """Tokens per second after the first chunk; ``None`` for one chunk, or tokens not told."""
         tokens = tokens_of(self.arrivals[1:])
         if len(self.arrivals) < 2 or tokens is None:
             return None
@@ -280,6 +277,8 @@ class ProbeProgress:
     figures: ProbeFigures
     records: tuple[RequestRecord, ...] = ()
     """Filled when the probe has ended."""
+    engine: str = ""
+    """Name of the server's engine; empty in results of before."""
     driver: str = ""
     """Where the load comes from, in words."""
     error: str | None = None

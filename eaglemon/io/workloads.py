@@ -41,7 +41,10 @@ def load_workload(name_or_path: str) -> tuple[Prompt, ...]:
         return _read(path, str(path))
     if _is_path(name_or_path):
         raise UsageError(f"workload {name_or_path}: no such file")
-    raise UsageError(f"unknown workload {name_or_path!r}", hint=did_you_mean(name_or_path, names))
+    hint = did_you_mean(name_or_path, (*names, RANDOM))
+    if hint.startswith("known"):
+        hint = f"{hint}, or a file that ends in {SUFFIX}"
+    raise UsageError(f"unknown workload {name_or_path!r}", hint=hint)
 
 
 def workload_problems(name_or_path: str) -> list[Problem]:
@@ -85,7 +88,8 @@ def _random_prompts() -> tuple[Prompt, ...]:
 
 def _read(source: Path | Traversable, label: str) -> tuple[Prompt, ...]:
     try:
-        text = source.read_text(encoding="utf-8")
+        # Some editors begin UTF-8 files with a byte order mark, which is no part of the text.
+        text = source.read_text(encoding="utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{label}: is not UTF-8 text ({error.reason})") from error
     except OSError as error:
@@ -102,6 +106,8 @@ def _read(source: Path | Traversable, label: str) -> tuple[Prompt, ...]:
             hint = 'each line must be {"id": "...", "text": "..."}'
             message = f"{label}:{number}: is no prompt: {_lower_first(str(error))}"
             raise ConfigError(message, hint=hint) from error
+        if not prompt.text.strip():
+            raise ConfigError(f"{label}:{number}: the prompt {prompt.id!r} has no text")
         if prompt.id in prompts:
             raise ConfigError(f"{label}:{number}: the id {prompt.id!r} is used twice")
         prompts[prompt.id] = prompt

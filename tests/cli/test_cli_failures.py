@@ -90,7 +90,10 @@ main.main()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
-def test_ctrl_c_ends_with_130_and_one_line(home: Path) -> None:
+@pytest.mark.parametrize(
+    ("sent", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "ended by SIGTERM")]
+)
+def test_a_signal_ends_with_130_and_one_line(home: Path, sent: signal.Signals, word: str) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", SLOW, "wait", "x"],
         stderr=subprocess.PIPE,
@@ -100,10 +103,10 @@ def test_ctrl_c_ends_with_130_and_one_line(home: Path) -> None:
     with process:
         assert process.stderr is not None
         assert process.stderr.readline() == "waiting\n"
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         out, err = process.communicate(timeout=20)
     assert (process.returncode, out) == (130, "")
-    assert err == "eaglemon: interrupted; the server is not touched by this\n"
+    assert err == f"eaglemon: {word}; the server is not touched by this\n"
 
 
 def test_help_is_quick_and_loads_no_network_and_no_console() -> None:

@@ -34,6 +34,7 @@ def test_own_files_are_read(tmp_path: Path) -> None:
         ('{"id": "a"}\n', "own.jsonl:1: is no prompt"),
         ('{"id": "a", "text": "x"}\n{\n', "own.jsonl:2: is no prompt"),
         ('{"id": "a", "text": "x"}\n{"id": "a", "text": "y"}\n', "own.jsonl:2: the id 'a'"),
+        ('{"id": "a", "text": " "}\n', "own.jsonl:1: the prompt 'a' has no text"),
         ("\n", "has no prompt"),
     ],
 )
@@ -45,7 +46,16 @@ def test_broken_files_name_the_line(tmp_path: Path, text: str, part: str) -> Non
     assert part in str(caught.value)
 
 
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "own.jsonl"
+    path.write_text('{"id": "a", "text": "x"}\n', encoding="utf-8-sig")
+    assert load_workload(str(path)) == (Prompt(id="a", text="x"),)
+
+
 def test_unknown_names_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="unknown workload") as caught:
+        load_workload("prose")
+    assert "chat, code, maths, random, or a file that ends in .jsonl" in caught.value.hint
     with pytest.raises(UsageError, match="did you mean 'maths'"):
         load_workload("math")
     with pytest.raises(UsageError, match="no such file"):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eaglemon.core.capacity import Capacity, capacity_of
+from eaglemon.app.plans import probe_plan
+from eaglemon.core.capacity import Capacity, capacity_of, differences
 from eaglemon.core.probe import (
     Arrival,
     GeneratorHealth,
@@ -20,6 +21,7 @@ from eaglemon.core.probe import (
     figures_of,
     planned_requests,
 )
+from eaglemon.core.profiles import ProbeDefaults
 from eaglemon.core.server_url import Trust
 from eaglemon.errors import ConfigError, UsageError
 from eaglemon.io.probe_files import read_probes, write_probes
@@ -227,8 +229,48 @@ def test_two_results_give_the_capacity(run: command_line.CommandLine, tmp_path: 
     capacity = run("probe", str(fast), "--against", str(slow), "--json").document["capacity"][0]
     assert capacity["overhead"] == pytest.approx(3.0 * 90 / 120)
     assert list(capacity["tok_s_at"]) == ["1", "2", "3"]
-    none = run("probe", str(slow), "--against", str(fast))
+    assert "differs" not in done.err
+    other = tmp_path / "other.json"
+    write_probes(other, [result(8, accept=None)])
+    none = run("probe", str(fast), "--against", str(other))
     assert "no level in common" in none.err
+
+
+def test_a_baseline_that_speculates_is_refused(
+    run: command_line.CommandLine, tmp_path: Path
+) -> None:
+    fast = tmp_path / "fast.json"
+    write_probes(fast, [result()])
+    done = run("probe", "sglang", "--against", str(fast))
+    assert (done.code, done.out, run.consoles) == (2, "", [])
+    assert "is no result without speculation: its own accept length is 3.00" in done.err
+
+
+def test_what_else_differs_from_the_baseline_is_said(
+    run: command_line.CommandLine, tmp_path: Path
+) -> None:
+    fast, slow = tmp_path / "fast.json", tmp_path / "slow.json"
+    ours = replace(result(), engine="a", figures=replace(result().figures, cut=0))
+    plan = replace(ours.plan, workload="code", max_tokens=64, temperature=0.7, ignore_eos=True)
+    theirs = replace(result(accept=None, user=90.0), plan=plan, engine="b", driver="here")
+    write_probes(fast, [ours])
+    write_probes(slow, [theirs])
+
+    done = run("probe", str(fast), "--against", str(slow))
+
+    assert done.code == 0
+    assert "engine: a and b; workload: chat and code; max tokens: 128 and 64;" in done.err
+    assert "temperature: 0 and 0.7" in done.err
+    same = replace(ours.plan, prompts_sha256="1")
+    changed = replace(theirs, engine="", driver="", plan=replace(same, prompts_sha256="2"))
+    assert differences(replace(ours, plan=same), changed) == (
+        "prompts: both chat, but not the same ones",
+    )
+
+
+def test_a_probe_of_no_time_is_refused() -> None:
+    with pytest.raises(UsageError, match="begins no request"):
+        probe_plan(ProbeDefaults(), {"duration_s": "0"}, load_workload)
 
 
 def test_calibration_that_cannot_be_is_told_first(run: command_line.CommandLine) -> None:

@@ -80,6 +80,19 @@ def tls(certificate: Path) -> ssl.SSLContext:
     return context
 
 
+async def test_a_plain_url_of_a_port_with_tls_says_so(tls: ssl.SSLContext, tmp_path: Path) -> None:
+    async with (
+        ScriptedServer(lambda _: GOOD, tls=tls) as server,
+        local_hub(tmp_path) as hub,
+        asyncio.timeout(40),
+    ):
+        with pytest.raises(ProbeError) as raised:
+            await hub.reach(f"http://127.0.0.1:{server.port}/v1", host="local", api_key=KEY)
+    assert "speaks TLS" in raised.value.message
+    assert raised.value.hint == f"write https://127.0.0.1:{server.port}/v1"
+    assert not any(KEY in head for head in server.heads)
+
+
 @FROM
 async def test_a_probe_through_a_gateway(
     tmp_path: Path,
