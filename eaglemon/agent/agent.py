@@ -203,8 +203,9 @@ def within(limit_s: float, path: str, call: Callable[[], Any], otherwise: Any) -
             return otherwise
     answers: List[Any] = []
     thread = threading.Thread(target=lambda: answers.append(call()), daemon=True)
-    _ASKED[path] = thread, time.monotonic() + limit_s
     thread.start()
+    # Started first: another request may look at it at once, and one not yet begun cannot be joined.
+    _ASKED[path] = thread, time.monotonic() + limit_s
     thread.join(limit_s)
     return answers[0] if answers else otherwise
 

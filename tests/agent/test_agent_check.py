@@ -4,6 +4,8 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -112,3 +114,34 @@ def test_what_has_just_begun_is_looked_at_again() -> None:
     assert mine is not None
     assert first is not None
     assert agent.young([mine, first]) == [child.pid]
+
+
+def test_a_path_may_be_asked_about_by_several_requests_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A thread that begins late is what another request must not stumble over.
+    begin = threading.Thread.start
+
+    def late(thread: threading.Thread) -> None:
+        if thread.name.startswith("asked"):
+            begin(thread)
+            return
+        asked.release()
+        time.sleep(0.01)
+        begin(thread)
+
+    asked = threading.Semaphore(0)
+    answers: list[object] = []
+
+    def ask() -> None:
+        answers.append(agent.within(5.0, "/some/path", lambda: "there", "late"))
+
+    monkeypatch.setattr(threading.Thread, "start", late)
+    first = threading.Thread(target=ask, name="asked 1")
+    second = threading.Thread(target=ask, name="asked 2")
+    first.start()
+    assert asked.acquire(timeout=5.0)
+    second.start()
+    first.join(5.0)
+    second.join(5.0)
+    assert answers == ["there", "there"]
