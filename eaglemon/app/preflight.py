@@ -107,7 +107,7 @@ def _host_problems(plan: LaunchPlan, answer: HostCheck) -> list[Problem]:
             )
     for listener in answer.listeners:
         who = "another user's process" if listener.pid is None else f"PID {listener.pid}"
-        command = f" ({listener.command[:_SHOWN_COMMAND]})" if listener.command else ""
+        command = f" ({_shown(listener.command)})" if listener.command else ""
         owner = f" of {listener.user}" if listener.user else ""
         problems.append(
             Problem(
@@ -118,6 +118,11 @@ def _host_problems(plan: LaunchPlan, answer: HostCheck) -> list[Problem]:
             )
         )
     return problems
+
+
+def _shown(command: str) -> str:
+    whole = len(command) <= _SHOWN_COMMAND
+    return command if whole else f"{command[: _SHOWN_COMMAND - 1].rstrip()}…"
 
 
 def gpu_problems(plan: LaunchPlan, sample: HostSample | None) -> list[Problem]:

@@ -47,6 +47,8 @@ SHORT_NAMES = {
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _FLAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _PORTS = range(1, 65536)
+_MOST_DRAFTED = 1024
+"""Draft steps and tokens of a verify step: far above what any engine can use, to catch slips."""
 
 
 def name_problem(name: str) -> str | None:
@@ -201,6 +203,11 @@ def _range_problems(profile: Profile) -> Iterator[tuple[tuple[str, ...], str]]:
             value = getattr(profile.speculation, name)
             if value is not None and value < 1:
                 yield ("speculation", name), "must be 1 or more"
+            elif value is not None and value > _MOST_DRAFTED:
+                yield (
+                    ("speculation", name),
+                    f"must be at most {_MOST_DRAFTED}: no draft gets as far",
+                )
 
 
 def _stall_problems(profile: Profile) -> Iterator[tuple[tuple[str, ...], str]]:

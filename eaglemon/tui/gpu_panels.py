@@ -41,7 +41,7 @@ def title(host: HostView, width: int, age: str) -> str:
     """Return the title of the panel: what the charts span, and how old the figures are."""
     if host.sample is None or not host.sample.gpus:
         return f"GPUs{age}"
-    past = f"GPUs ─ 0 to 100 %, last {units.duration(_columns(width) * STEP_S)}{age}"
+    past = f"GPUs ─ 0 to 100 % over {units.duration(_columns(width) * STEP_S)}{age}"
     return past if len(past) <= width else f"GPUs{age}"
 
 

@@ -38,6 +38,8 @@ def wanted_stamp(text: str, last: float) -> float:
             hint="such as 5000000, 14:02 or 11-29 14:02:05",
         )
     year, month, day, hour, minute, second = match.groups()
+    if int(hour) > 23 or int(minute) > 59 or int(second or 0) > 59:
+        raise UsageError(f"there is no time {text!r}", hint="hours go to 23, minutes to 59")
     if day is None:
         at = last - last % DAY_S + int(hour) * 3600 + int(minute) * 60 + int(second or 0)
         return at if at <= last else at - DAY_S
@@ -48,6 +50,19 @@ def wanted_stamp(text: str, last: float) -> float:
     if stamp is None:
         raise UsageError(f"there is no time {text!r}")
     return stamp
+
+
+def nothing_there(text: str, wanted: float, found: float | None, number: int) -> str:
+    """Return that no line is of the time ``text``, where the one found is of a later one.
+
+    ``wanted`` is that time, ``found`` the stamp of the line with this ``number`` from 0.
+    """
+    exact = text.count(":") > 1
+    if found is None or found - wanted < (1.0 if exact else 60.0):
+        return ""
+    there = datetime.fromtimestamp(found, UTC)
+    where = "the log begins" if number == 0 else "the next line is"
+    return f"nothing at {text.strip()}: {where} at {there:%m-%d %H:%M:%S}"
 
 
 class Bisection:

@@ -10,13 +10,14 @@ from click.shell_completion import BashComplete
 from textual.command import CommandInput, CommandList, CommandPalette, SearchIcon
 
 from eaglemon.app.local_files import ConfigFiles
+from eaglemon.app.preflight import _shown as shown
 from eaglemon.cli.main import cli, run
 from eaglemon.cli.watching import opening_lines
 from eaglemon.core.hosts import HostSpec
 from eaglemon.core.views import LogBatch
-from eaglemon.errors import UsageError
+from eaglemon.errors import EaglemonError, UsageError
 from eaglemon.io.config import ProfileStore
-from eaglemon.tui import panels
+from eaglemon.tui import log_target, panels
 from eaglemon.tui.ascii_only import ascii_text
 from eaglemon.tui.screens.log import LogScreen
 from tests.tui import snapshots
@@ -173,3 +174,53 @@ def test_shells_complete_names(words: str, offered: str) -> None:
 def test_descriptions_in_fish_keep_their_commas(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["completion", "fish"]) == 0
     assert 'string split -m 1 "," $completion' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["25:99", "14:60", "11-29 24:00"])
+def test_a_time_that_no_clock_shows_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=f"there is no time '{text}'"):
+        log_target.wanted_stamp(text, 1_000_000.0)
+
+
+def test_a_time_that_the_log_does_not_hold_is_told() -> None:
+    day = 20 * log_target.DAY_S
+    told = log_target.nothing_there
+    assert told("09:00", day, day + 1800, 0) == "nothing at 09:00: the log begins at 01-21 00:30:00"
+    assert told("09:00", day, day + 1800, 7).startswith("nothing at 09:00: the next line is at")
+    assert told("09:00", day, day + 59, 7) == ""
+    assert told("09:00:00", day, day + 59, 7) != ""
+    assert told("09:00", day, None, 7) == ""
+
+
+async def test_the_time_left_of_a_start_is_told_once() -> None:
+    server = replace(
+        snapshots.FLEET.servers[1],
+        detail="import, ready in 8.1 s to 16 s",
+        ready_eta_s=(8.1, 16.0),
+        stalled=False,
+    )
+    assert server.state.starting
+    async with opened(replace(snapshots.FLEET, servers=(server,))) as console:
+        assert "8.1 s to 16 s left" in console.text()
+        assert "ready in" not in console.text()
+
+
+async def test_the_connect_dialog_names_its_keys() -> None:
+    async with opened(snapshots.FLEET) as console:
+        await console.press("a")
+        await console.settle()
+        assert "Cancel  esc" in console.text()
+
+
+def test_slips_in_speculation_are_told() -> None:
+    shape = {"steps": "999995", "draft_tokens": "999996"}
+    settings = {f"speculation.{name}": value for name, value in shape.items()}
+    with pytest.raises(EaglemonError, match="must be at most 1024"):
+        ProfileStore.load().get("sglang-eagle3", settings)
+
+
+def test_a_long_command_is_cut_visibly() -> None:
+    assert shown("python -m x") == "python -m x"
+    cut = shown("python -m sglang.launch_server " + "--flag " * 40)
+    assert cut.endswith("…")
+    assert len(cut) <= 80

@@ -57,7 +57,7 @@ class ConnectDialog(ModalScreen[Wanted | None]):
             yield Static(id="offered")
             yield Checkbox(_keep(on=keep), keep, id="keep", compact=True)
             with Horizontal(classes="buttons"):
-                yield Button("Cancel", id="no", compact=True)
+                yield Button("Cancel  esc", id="no", compact=True)
                 yield Button("Connect  enter", id="yes", variant="primary", compact=True)
 
     def on_mount(self) -> None:

@@ -194,7 +194,8 @@ class LogScreen(ConsoleScreen):
         begin = max(0, total - LOOKED_AT_LINES)
         last = [log_target.stamp_of(self._log.text_of(n) or "") for n in range(begin, total)]
         known = [stamp for stamp in last if stamp is not None]
-        search = log_target.Bisection(log_target.wanted_stamp(text, max(known, default=0.0)), total)
+        wanted = log_target.wanted_stamp(text, max(known, default=0.0))
+        search = log_target.Bisection(wanted, total)
         if not known:
             self._say("the last lines of this log have no time")
             return total - 1
@@ -205,6 +206,8 @@ class LogScreen(ConsoleScreen):
                     break
                 self._log.put_page(page[0], list(await self._past().read(*page[1])))
             search.look(self._log.text_of, LOOKED_AT_LINES)
+        found = log_target.stamp_of(self._log.text_of(search.asks) or "")
+        self._say(log_target.nothing_there(text, wanted, found, search.asks))
         return search.asks
 
     @work(group="pages", exclusive=True)

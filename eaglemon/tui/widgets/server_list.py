@@ -151,6 +151,8 @@ def _second_line(server: ServerView, width: int) -> Content | None:
         return start if detail else None
     elapsed = Content.styled(units.duration(server.age_s).rjust(9), "$quiet")
     if server.ready_eta_s is not None:
+        # The end of the line tells what the detail's own end would.
+        detail = detail.partition(", ready in ")[0]
         left_s = f"{units.duration_range(*server.ready_eta_s)} left"
         elapsed = joined(elapsed, Content.styled(f", {left_s}", "$quiet"))
     progress = progress_of(server)
