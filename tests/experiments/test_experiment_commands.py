@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from eaglemon.core.hosts import HostSpec
+from eaglemon.core.problems import Problem
 from eaglemon.sim.host import SimHost
 from tests.cli.conftest import CommandLine, home, run
 from tests.experiments.simulated import LIMIT_S, free_port
@@ -42,6 +43,19 @@ def test_ab_says_beforehand_what_it_will_do(run: CommandLine) -> None:
     assert "4 measurements of 16 prompts, 3 server starts" in told.err
     assert told.document["outlook"]["starts"] == 3
     assert not run.console.called("launch")
+
+
+def test_arms_that_cannot_be_started_are_told_and_nothing_begins(run: CommandLine) -> None:
+    missing = Problem(
+        where="python3", message="sglang is not installed on gpu-a", hint="set python"
+    )
+    run.prepare = lambda console: console.problems.append(missing)
+    told = run("ab", "sglang-baseline", "sglang-eagle3+steps=3", "--host", "gpu-a", "--yes")
+    assert told.code == 2
+    names = "sglang-baseline, sglang-eagle3+steps=3"
+    assert f"CANNOT BE STARTED: {names}: {missing}" in told.err
+    assert "fewer than two arms could be started" in told.err
+    assert not run.console.called("stop")
 
 
 def test_what_runs_is_not_stopped_unasked(run: CommandLine) -> None:
