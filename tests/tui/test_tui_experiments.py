@@ -1,11 +1,15 @@
 """A/B from the console: choose, see the differences, confirm, watch, cancel; and the runs."""
 
+from dataclasses import replace
+
 import pytest
 from textual.widgets import Input
 
+from eaglemon.core.experiment_machine import State
 from eaglemon.core.problems import Problem
 from eaglemon.core.stats import Interval
-from eaglemon.tui.experiment_panels import figures_table, ratio_chart
+from eaglemon.core.views import ServerState, StopView
+from eaglemon.tui.experiment_panels import course, figures_table, ratio_chart
 from eaglemon.tui.screens.compare import CompareDialog
 from eaglemon.tui.screens.experiment import ExperimentScreen
 from eaglemon.tui.screens.runs import RunsScreen
@@ -147,6 +151,17 @@ async def test_an_experiment_shows_the_start_of_its_server() -> None:
         assert "1/4" in console.text()
         assert "measuring · k25-eagle3 · round 1" in console.text()
         assert "figures come with the first whole round" in console.text()
+
+
+def test_the_stop_of_what_makes_room_is_told() -> None:
+    going = replace(
+        snapshots.ready(),
+        state=ServerState.STOPPING,
+        stop=StopView(steps=("TERM sent to 4 processes",), elapsed_s=3.2),
+    )
+    lane = replace(running().lanes[0], state=State.MAKING_ROOM, probe=None)
+    rows = [row.plain.strip() for row in course(running(lanes=(lane,)), snapshots.only(going), 90)]
+    assert f"{going.id} stopping, 3.2 s: TERM sent to 4 processes" in rows
 
 
 @pytest.mark.parametrize("size", ["80x24", "120x40", "200x50"])
