@@ -117,7 +117,7 @@ def diagnose_command(
         "engine_version": subject.version if engine_version is None else engine_version,
         "algorithm": _algorithm(subject.profile),
         "served": _served(subject, served, earlier),
-        "baseline_tok_s": _baseline_tok_s(subject.probe if served is None else served, against),
+        "baseline_tok_s": baseline_tok_s(subject.probe if served is None else served, against),
         "place": bench.prefix,
         "env": subject.profile.env,
         **options,
@@ -295,7 +295,7 @@ def _served(subject: _Subject, served: Path | None, earlier: Path | None) -> dic
     return None if figures is None else asdict(figures)
 
 
-def _baseline_tok_s(served: ProbeProgress | Path | None, against: Path | None) -> float | None:
+def baseline_tok_s(served: ProbeProgress | Path | None, against: Path | None) -> float | None:
     """Return the tok/s without speculation, at the concurrency of the served probe if it can be."""
     if against is None:
         return None

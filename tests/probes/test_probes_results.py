@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from eaglemon.app.plans import probe_plan
+from eaglemon.cli.draft_diagnose import baseline_tok_s
 from eaglemon.core.capacity import Capacity, capacity_of, differences
 from eaglemon.core.probe import (
     Arrival,
@@ -304,3 +305,18 @@ def test_when_first_tokens_are_in_time(lag_s: float, kernel_share: float, *, in_
     )
     assert health.in_time == in_time
     assert health.lagging == (lag_s > 0.003)
+
+
+def test_a_diagnosis_takes_the_baseline_at_the_same_concurrency(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow, fast = tmp_path / "slow.json", tmp_path / "fast.json"
+    write_probes(slow, [result(1, accept=None, user=90.0), result(8, accept=None, user=40.0)])
+    write_probes(fast, [result(8)])
+    assert baseline_tok_s(fast, slow) == 40.0
+    assert capsys.readouterr().err == ""
+    assert baseline_tok_s(result(4), slow) == 90.0
+    assert "at a time: 4 and 1" in capsys.readouterr().err
+    assert baseline_tok_s(None, None) is None
+    with pytest.raises(UsageError, match="is no result without speculation"):
+        baseline_tok_s(None, fast)
