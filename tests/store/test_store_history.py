@@ -98,6 +98,16 @@ async def test_a_trial_measured_again_replaces_the_first(store: Store) -> None:
     assert [len(one.records) for one in found.trials] == [1]
 
 
+async def test_answers_that_tell_no_tokens_come_back_as_such(store: Store) -> None:
+    whole = trial(0, 0, [10.0])
+    (record,) = whole.records
+    arrivals = tuple(replace(one, tokens=None) for one in record.arrivals)
+    untold = replace(record, completion_tokens=None, arrivals=arrivals)
+    await store.begin(plan(), at=0.0)
+    await store.add_trial("ab-1", replace(whole, records=(untold,)))
+    assert (await store.experiment("ab-1")).trials[0].records == (untold,)
+
+
 async def test_starts_are_kept_by_host_and_profile(store: Store) -> None:
     await store.add_startup(startup())
     await store.add_startup(replace(startup(), ready_s=1.0))
