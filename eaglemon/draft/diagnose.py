@@ -81,7 +81,9 @@ def diagnose(
         elsewhere = tuple(
             f"{wiring_of(name).title} {release}: {command(name, release)}"
             + (f" ({notes})" if notes else "")
-            for name, release, notes in able_releases(config, slots, shape)
+            for name, release, notes in sorted(
+                able_releases(config, slots, shape), key=lambda able: able[0] != engine
+            )
         )
     diagnosis = diagnose_draft(
         DraftEvidence(

@@ -10,7 +10,7 @@ def read_prompts(path: Path, limit: int) -> list[str]:
     """Read prompts: JSON lines with ``text``, or plain lines; raises ``ConfigError``."""
     prompts: list[str] = []
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read as text: {error}") from error
     for number, line in enumerate(lines, start=1):

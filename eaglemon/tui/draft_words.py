@@ -6,7 +6,6 @@ _SET_LAYERS = re.compile(r"eaglemon draft set-layers .*?(?: \(writes (.*)\))?")
 _INSTEAD = (
     ("run 'eaglemon draft check' to find", "press D to find"),
     ("write the ids with 'eaglemon draft set-layers'", "press D to find the ids, then f"),
-    ("'eaglemon draft inspect' lists them", "they are listed under Files"),
     ("diagnose with --capture, to find", "press D to find"),
     ("with --hidden or --capture", "with D"),
     ("are served (--capture)", "are served (D)"),

@@ -13,6 +13,7 @@ from eaglemon.draft.finite import scan
 from eaglemon.draft.hidden import read_records
 from eaglemon.draft.inspect import inspect
 from eaglemon.draft.model import load_draft
+from eaglemon.draft.prompts import read_prompts
 from eaglemon.draft.rope import rope_table
 from eaglemon.draft.store import save_tensors
 from eaglemon.draft.torch_lib import require_device, torch
@@ -71,6 +72,12 @@ def test_what_is_no_json_is_told(tmp_path: Path, text: str, message: str) -> Non
     with pytest.raises(ConfigError) as caught:
         read_json(tmp_path / "config.json")
     assert re.search(message, str(caught.value))
+
+
+def test_a_byte_order_mark_is_no_part_of_a_prompt(tmp_path: Path) -> None:
+    for name, text in (("a.jsonl", '{"text": "hello"}'), ("a.txt", "hello")):
+        (tmp_path / name).write_text(f"\ufeff{text}\n", encoding="utf-8")
+        assert read_prompts(tmp_path / name, 4) == ["hello"]
 
 
 def test_yarn_takes_the_draft_s_own_length_where_none_is_given() -> None:

@@ -176,6 +176,8 @@ def test_advice_names_keys_and_no_commands() -> None:
     fix = "eaglemon draft set-layers h:/d --engine x --hs 0,2 (writes [-1, 2] to ids)"
     assert in_keys(fix) == "press f: it writes [-1, 2] to ids, restarts the server and probes it"
     assert in_keys("diagnose with --capture, to find the layers") == "press D to find the layers"
+    torch = "pip install 'eaglemon[draft]', or name a Python that has it with --python"
+    assert "--python" not in in_keys(torch)
     assert in_keys("retrain it") == "retrain it"
 
 
