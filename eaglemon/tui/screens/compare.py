@@ -134,6 +134,14 @@ class CompareDialog(ModalScreen[ExperimentPlan | None]):
 
     def action_run(self) -> None:
         """Answer with the plan, once it is known what it will do; say why not where it cannot."""
+        field = self.focused
+        if field is None:
+            self._run()
+        else:
+            # Keys typed just before wait in the field's queue, what it says of them in this one's.
+            field.call_later(self.call_later, self._run)
+
+    def _run(self) -> None:
         fields = self._fields()
         if fields != self._seen or not (self._plan or self._why_not):
             self._wanted = fields
@@ -178,7 +186,7 @@ class CompareDialog(ModalScreen[ExperimentPlan | None]):
         asked, self._wanted, self._why_not = self._wanted is not None, None, why
         self._tell(rows)
         if asked:
-            self.action_run()
+            self._run()
 
     def _planned(self) -> ExperimentPlan:
         requests = self.query_one("#requests", Input).value.strip()
