@@ -298,6 +298,8 @@ def _speed(known: DraftEvidence, right: CheckView | None, overhead: float | None
             fixes=("probe the server to compare",),
             certain=False,
         )
+    if right is None and reached < _WEAK_LENGTH:
+        return _too_few(known, right, f"accept length {reached:.2f} pays, and is low", told)
     return Finding(
         verdict=DraftVerdict.FINE,
         sentence=f"nothing wrong found: accept length {reached:.2f}",

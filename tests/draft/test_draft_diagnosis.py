@@ -121,6 +121,15 @@ def test_a_good_draft_is_fine_and_the_overhead_is_told() -> None:
     assert diagnosis.offline == diagnosis.served == GOOD
 
 
+def test_few_tokens_that_pay_are_not_called_fine_before_an_offline_run() -> None:
+    few = replace(RIGHT, checks=(), search=None, served=served(BAD, 130.0))
+    diagnosis = diagnose_draft(few)
+    assert diagnosis.verdict is DraftVerdict.WEAK
+    assert diagnosis.sentence.startswith("accept length 1.44 pays, and is low")
+    assert "--capture" in diagnosis.fixes[0]
+    assert not diagnosis.certain
+
+
 def test_the_founding_story() -> None:
     """0.61 of the baseline, and the wiring is to blame: named with its fix for this engine."""
     change = wiring_of("vllm").wire({}, (0, 2, 4), TargetShape(layers=8, model_type="llama"))
