@@ -7,7 +7,7 @@ from eaglemon.core.experiment_records import ExperimentRecord
 from eaglemon.core.profiles import ProbeDefaults
 from eaglemon.core.stats import Interval
 from eaglemon.core.sweep import GIVEN_UP
-from eaglemon.core.units import UNKNOWN, duration, latency, length, memory, percent, rate
+from eaglemon.core.units import UNKNOWN, duration, latency, length, memory, percent, plural, rate
 from eaglemon.core.verdict import ArmFigures, Comparison, Findings, not_measured, sentence
 
 HEADER = (
@@ -124,7 +124,7 @@ def asked_line(record: ExperimentRecord) -> str:
         "it is under way" if record.under_way else OUTCOMES.get(record.outcome, record.outcome)
     )
     return (
-        f"{len(plan.arms)} arms ({', '.join(record.names)}) in {plan.rounds} rounds, "
+        f"{len(plan.arms)} arms ({', '.join(record.names)}) in {plural(plan.rounds, 'round')}, "
         f"order {plan.order.value}, seed {plan.seed}, to end early once every interval is within "
         f"{stop}{limit}; {outcome}"
     )
