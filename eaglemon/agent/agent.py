@@ -413,36 +413,29 @@ class Inside(NamedTuple):
     def signal(self, inner_pid: int, number: int) -> bool:
         """Have the container's own ``kill`` signal a process that this user may not."""
         command = "kill -%d %d" % (number, inner_pid)
-        argv = [self.program, "exec", "-u", "0", self.container, "sh", "-c", command]
-        try:
-            done = subprocess.run(
-                argv,
-                check=False,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=20.0,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return False
-        return done.returncode == 0
+        argv = ["exec", "-u", "0", self.container, "sh", "-c", command]
+        return self._ask(argv, timeout=20.0) is not None
 
     def find_id(self) -> Optional[str]:
         """Ask the engine for the container's full id; ``None`` where it does not tell."""
-        argv = [self.program, "inspect", "--format", "{{.Id}}", self.container]
+        told = self._ask(["inspect", "--format", "{{.Id}}", self.container], timeout=5.0)
+        found = (told or b"").decode("ascii", "replace").strip()
+        return found if re.fullmatch("[0-9a-f]{64}", found) else None
+
+    def _ask(self, argv: List[str], *, timeout: float) -> Optional[bytes]:
+        """Run the engine's program; ``None`` where it fails, or does not end in ``timeout`` s."""
         try:
             done = subprocess.run(
-                argv,
+                [self.program, *argv],
                 check=False,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                timeout=5.0,
+                timeout=timeout,
             )
         except (OSError, subprocess.TimeoutExpired):
             return None
-        found = done.stdout.decode("ascii", "replace").strip()
-        return found if re.fullmatch("[0-9a-f]{64}", found) else None
+        return done.stdout if done.returncode == 0 else None
 
 
 YOUNG_S = 5.0
