@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,21 +16,9 @@ from eaglemon.io import ssh_login
 from eaglemon.io.agent_link import AgentLink
 from eaglemon.io.ssh import SshTransport
 from eaglemon.io.transport import Asker
-from tests.sshd import Sshd, sshd, start_sshd
+from tests.sshd import Sshd, sshd
 
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    server = start_sshd(tmp_path_factory.mktemp("sshd"))
-    yield server
-    server.stop()
-
-
-@pytest.fixture(autouse=True)
-def _fresh_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is remembered for the length of a process."""
-    monkeypatch.setattr(ssh_login, "_unlocked", {})
-    monkeypatch.setattr(ssh_login, "_declined", set())
+pytestmark = pytest.mark.usefixtures("fresh_memory")
 
 
 class Person:

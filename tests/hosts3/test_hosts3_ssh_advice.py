@@ -5,7 +5,6 @@ import dataclasses
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,20 +22,9 @@ from tests.hosts3.test_hosts3_ssh import (
     reaches,
     refusal,
 )
-from tests.sshd import Sshd, sshd, start_sshd
+from tests.sshd import Sshd, sshd
 
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    server = start_sshd(tmp_path_factory.mktemp("sshd"))
-    yield server
-    server.stop()
-
-
-@pytest.fixture(autouse=True)
-def _fresh_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ssh_login, "_unlocked", {})
-    monkeypatch.setattr(ssh_login, "_declined", set())
+pytestmark = pytest.mark.usefixtures("fresh_memory")
 
 
 @pytest.mark.parametrize(

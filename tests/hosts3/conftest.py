@@ -1,0 +1,20 @@
+from collections.abc import Iterator
+
+import pytest
+
+from eaglemon.io import ssh_login
+from tests.sshd import Sshd, start_sshd
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    server = start_sshd(tmp_path_factory.mktemp("sshd"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def fresh_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is remembered for the length of a process."""
+    monkeypatch.setattr(ssh_login, "_unlocked", {})
+    monkeypatch.setattr(ssh_login, "_declined", set())
