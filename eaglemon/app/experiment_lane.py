@@ -88,6 +88,8 @@ class Lane:
                 answer = await self._await_host(run.plan.arms[arm].host)
             case events.NoteFailure(arm=arm, reason=reason):
                 await run.store.note_failure(run.plan.id, arm, reason)
+            case events.NoteGivenUp(arm=arm, reason=reason):
+                await run.store.note_given_up(run.plan.id, arm, reason)
             case events.Look():
                 answer = await run.look()
             case events.Clear():

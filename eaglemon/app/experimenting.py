@@ -69,6 +69,7 @@ class ExperimentRun:
                     look_often=plan.kind == "sweep",
                     done=done,
                     failed=record.failures if record else None,
+                    given_up=record.given_up if record else None,
                 ),
                 {leg.arm for leg in legs},
             )
@@ -105,12 +106,15 @@ class ExperimentRun:
         elapsed_s = self._clock.monotonic() - self._began
         done = tuple(Leg(arm=trial.arm, round=trial.round) for trial in self._trials)
         failures = {arm: why for lane in self._lanes for arm, why in lane.machine.failed.items()}
-        left = sum(1 for leg in self._plan.legs if leg not in done and leg.arm not in failures)
+        given_up = {arm: why for lane in self._lanes for arm, why in lane.machine.given_up.items()}
+        ended = failures | given_up
+        left = sum(1 for leg in self._plan.legs if leg not in done and leg.arm not in ended)
         return ExperimentView(
             plan=self._plan,
             lanes=tuple(lane.view() for lane in self._lanes),
             done=done,
             failures=failures,
+            given_up=given_up,
             findings=self._findings,
             elapsed_s=elapsed_s,
             remaining_s=None if self._outcome else self._remaining_s(elapsed_s, left),

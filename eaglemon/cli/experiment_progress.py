@@ -24,6 +24,9 @@ class ExperimentTalk:
         for arm, reason in view.failures.items():
             if self._first(("failed", arm)):
                 diagnostics.talk(f"{view.plan.arms[arm].name} failed: {reason}")
+        for arm, reason in view.given_up.items():
+            if self._first(("given up", arm)):
+                diagnostics.talk(f"{view.plan.arms[arm].name} is measured no further: {reason}")
         if view.findings is not None and not view.outcome:
             for one in view.findings.comparisons:
                 if one.ratio is not None and self._first((one.arm, one.ratio)):

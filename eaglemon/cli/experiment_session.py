@@ -185,9 +185,14 @@ def _tell_result(asked: Asked, result: Result, more: Sequence[str]) -> int:
         diagnostics.talk(f"wrote {path}")
     if asked.as_json:
         verdicts = [*verdict_lines(record, findings), *more]
-        content = {"run": record.plan.id, "outcome": record.outcome, "verdicts": verdicts}
-        content_more = {"arms": record.names, "findings": findings, "failures": record.failures}
-        output.write_document(asked.command, {**content, **content_more, "notes": view.notes})
+        content: dict[str, object] = {
+            "run": record.plan.id,
+            "outcome": record.outcome,
+            "verdicts": verdicts,
+        }
+        content |= {"arms": record.names, "findings": findings, "failures": record.failures}
+        content |= {"given_up": record.given_up, "notes": view.notes}
+        output.write_document(asked.command, content)
     else:
         output.write_lines(result_lines(record, findings, more))
     whole = bool(findings.comparisons) and not record.failures

@@ -146,6 +146,14 @@ class NoteFailure:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteGivenUp:
+    """Store that an arm is measured no further although it works, with the reason."""
+
+    arm: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """Compute the intervals so far."""
 
@@ -168,5 +176,14 @@ class Finish:
 
 
 Command: TypeAlias = (
-    FindServer | StartServer | Measure | AwaitHost | NoteFailure | Look | Clear | Restore | Finish
+    FindServer
+    | StartServer
+    | Measure
+    | AwaitHost
+    | NoteFailure
+    | NoteGivenUp
+    | Look
+    | Clear
+    | Restore
+    | Finish
 )

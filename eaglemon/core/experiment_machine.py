@@ -1,7 +1,8 @@
 """The course of an experiment as a pure machine: an event in, the next command out.
 
-Each command but ``NoteFailure`` is answered by one event. The machine of a later console is made
-from what the store remembers (``done``, ``failed``) and goes on at the leg it was in.
+Each command but ``NoteFailure`` and ``NoteGivenUp`` is answered by one event. The machine of a
+later console is made from what the store remembers (``done``, ``failed``, ``given_up``) and goes on
+at the leg it was in.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -42,6 +43,7 @@ class ExperimentMachine:
         look_often: bool = False,
         done: Collection[Leg] = (),
         failed: Mapping[int, str] | None = None,
+        given_up: Mapping[int, str] | None = None,
     ) -> None:
         """``watch_width`` off leaves the width rule alone, for lanes that see only a part.
 
@@ -51,6 +53,8 @@ class ExperimentMachine:
         self.outcome = ""
         self.failed = dict(failed or {})
         """Reasons by arm."""
+        self.given_up = dict(given_up or {})
+        """Arms that work but are surely worse than another, with the reason."""
         self._todo = [leg for leg in legs if leg not in done]
         self._stop = stop
         self._restore = restore
@@ -108,8 +112,7 @@ class ExperimentMachine:
         return answer
 
     def _next(self) -> list[events.Command]:
-        while self._todo and self._todo[0].arm in self.failed:
-            self._todo.pop(0)
+        self._todo = self._wanted()
         leg = self.leg
         if leg is None:
             return self._end("done" if self._measured_any else "failed")
@@ -120,7 +123,7 @@ class ExperimentMachine:
         leg = self._todo.pop(0)
         self._measured_any = True
         self._tries = 0
-        left = [one for one in self._todo if one.arm not in self.failed]
+        left = self._wanted()
         limit_s = self._stop.limit_s
         if left and limit_s is not None and elapsed_s >= limit_s:
             return self._end("time-up")
@@ -138,9 +141,14 @@ class ExperimentMachine:
     ) -> list[events.Command]:
         if narrow and self._narrow_counts:
             return self._end("narrow")
-        fresh = [(arm, why) for arm, why in hopeless if arm not in self.failed]
-        self.failed.update(fresh)
-        return [*(events.NoteFailure(arm, why) for arm, why in fresh), *self._next()]
+        # Nothing is given up of an arm that is measured to the end.
+        left = {leg.arm for leg in self._wanted()}
+        fresh = [(arm, why) for arm, why in hopeless if arm in left]
+        self.given_up.update(fresh)
+        return [*(events.NoteGivenUp(arm, why) for arm, why in fresh), *self._next()]
+
+    def _wanted(self) -> list[Leg]:
+        return [leg for leg in self._todo if leg.arm not in {*self.failed, *self.given_up}]
 
     def _fail(self, reason: str) -> list[events.Command]:
         leg = self.leg

@@ -97,6 +97,8 @@ class ExperimentRecord:
     """A console of this computer is at it."""
     failures: Mapping[int, str] = field(default_factory=dict)
     """Diagnosis by arm."""
+    given_up: Mapping[int, str] = field(default_factory=dict)
+    """Why an arm was measured no further although it works, by arm."""
     environments: Mapping[int, Environment] = field(default_factory=dict)
     trials: tuple[Trial, ...] = ()
     startups: tuple[Startup, ...] = ()

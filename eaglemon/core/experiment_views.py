@@ -34,6 +34,8 @@ class ExperimentView:
     """Measurements that are stored, in order."""
     failures: Mapping[int, str] = field(default_factory=dict)
     """Diagnosis by arm."""
+    given_up: Mapping[int, str] = field(default_factory=dict)
+    """Why an arm was measured no further although it works, by arm."""
     findings: Findings | None = None
     """As of the last whole round, at the end of all; ``None`` before the first round."""
     elapsed_s: float = 0.0

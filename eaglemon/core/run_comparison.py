@@ -173,7 +173,8 @@ def _circumstances(
     left, right = one.plan.arms[a], other.plan.arms[b]
     for record, arm in ((one, a), (other, b)):
         if not any(trial.arm == arm for trial in record.trials):
-            why = record.failures.get(arm, "it has no finished measurement")
+            unmeasured = "it has no finished measurement"
+            why = record.failures.get(arm) or record.given_up.get(arm, unmeasured)
             unfair.append(f"{record.plan.id}:{record.names[arm]} was not measured: {why}")
     for name, words in _ASKED:
         before, after = getattr(left.request, name), getattr(right.request, name)

@@ -8,8 +8,6 @@ from eaglemon.core.experiment import ExperimentPlan
 from eaglemon.core.stats import LEVEL, t_interval
 from eaglemon.core.verdict import Comparison, Trial, Verdict, compare, paired_logs
 
-GIVEN_UP = "given up: "
-"""Begins the reason why an arm was measured no further although it works."""
 HOPELESS = 0.10
 """An arm that is surely slower than the best by this share is not measured again."""
 AUTO_TREE = 16
@@ -120,7 +118,7 @@ def hopeless(plan: ExperimentPlan, trials: Sequence[Trial]) -> dict[int, str]:
             interval = t_interval(paired_logs(trials, arm, other))
             if interval is None or interval.exp().high > 1.0 - HOPELESS:
                 continue
-            worse = f"{GIVEN_UP}at most {interval.exp().high:.2f} x {theirs.name}"
+            worse = f"at most {interval.exp().high:.2f} x {theirs.name}"
             found.setdefault(arm, worse)
             if _tokens(plan, other) < _tokens(plan, arm):
                 for sibling, candidate in enumerate(plan.arms):

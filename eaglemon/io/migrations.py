@@ -79,6 +79,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         ) STRICT""",
         "CREATE INDEX startups_by_profile ON startups (host, digest, number)",
     ),
+    (
+        "ALTER TABLE arms ADD COLUMN given_up TEXT",
+        """UPDATE arms SET given_up = substr(failure, length('given up: ') + 1), failure = NULL
+            WHERE failure LIKE 'given up: %'""",
+    ),
 )
 
 

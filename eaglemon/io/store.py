@@ -137,6 +137,15 @@ class Store:
             (experiment, arm, reason),
         )
 
+    async def note_given_up(self, experiment: str, arm: int, reason: str) -> None:
+        """Note why an arm that works is measured no further."""
+        await self._write(
+            "INSERT INTO arms (experiment, arm, given_up) VALUES "
+            "((SELECT number FROM experiments WHERE id = ?), ?, ?) "
+            "ON CONFLICT DO UPDATE SET given_up = excluded.given_up",
+            (experiment, arm, reason),
+        )
+
     async def note_environment(self, experiment: str, arm: int, environment: Environment) -> None:
         """Note what an arm was measured on."""
         await self._write(

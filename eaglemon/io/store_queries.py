@@ -94,7 +94,7 @@ def load(connection: sqlite3.Connection, experiment: str) -> ExperimentRecord | 
         return None
     number, plan, created_at, ended_at, outcome = row
     arms = connection.execute(
-        "SELECT arm, failure, environment FROM arms WHERE experiment = ?", (number,)
+        "SELECT arm, failure, given_up, environment FROM arms WHERE experiment = ?", (number,)
     ).fetchall()
     displaced = connection.execute(
         "SELECT content FROM displaced WHERE experiment = ? ORDER BY rowid", (number,)
@@ -104,10 +104,11 @@ def load(connection: sqlite3.Connection, experiment: str) -> ExperimentRecord | 
         created_at=created_at,
         ended_at=ended_at,
         outcome=outcome,
-        failures={arm: failure for arm, failure, _ in arms if failure is not None},
+        failures={arm: failure for arm, failure, _, _ in arms if failure is not None},
+        given_up={arm: reason for arm, _, reason, _ in arms if reason is not None},
         environments={
             arm: msgspec.json.decode(text, type=Environment)
-            for arm, _, text in arms
+            for arm, _, _, text in arms
             if text is not None
         },
         trials=_trials(connection, number),

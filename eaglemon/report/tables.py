@@ -6,7 +6,6 @@ from eaglemon.core.experiment import flag_differences
 from eaglemon.core.experiment_records import ExperimentRecord
 from eaglemon.core.profiles import ProbeDefaults
 from eaglemon.core.stats import Interval
-from eaglemon.core.sweep import GIVEN_UP
 from eaglemon.core.units import UNKNOWN, duration, latency, length, memory, percent, plural, rate
 from eaglemon.core.verdict import ArmFigures, Comparison, Findings, not_measured, sentence
 
@@ -54,16 +53,15 @@ def verdict_lines(record: ExperimentRecord, findings: Findings) -> list[str]:
     """Return a sentence for each comparison, then what limits them."""
     names = record.names
     lines = [sentence(one, names) for one in findings.comparisons if one.ratio is not None]
-    for arm, reason in sorted(record.failures.items()):
-        given_up = reason.startswith(GIVEN_UP)
-        lines.append(f"{names[arm]} {'was ' if given_up else 'failed: '}{reason}")
+    lines += [f"{names[arm]} failed: {why}" for arm, why in sorted(record.failures.items())]
+    lines += [f"{names[arm]} was given up: {why}" for arm, why in sorted(record.given_up.items())]
     lines += [
         f"{names[one.arm]} breaks even at an accept length of {length(one.overhead)}, "
         f"and reaches {length(findings.arms[one.arm].accept_length)}"
         for one in findings.comparisons
         if one.overhead is not None
     ]
-    missing = not_measured(findings, names, record.failures)
+    missing = not_measured(findings, names, {*record.failures, *record.given_up})
     if missing:
         lines.append(missing)
     return lines or ["nothing was measured"]
@@ -170,9 +168,9 @@ def _row(
             verdict += f" (seen from {comparison.smallest_effect * 100:.0f} %)"
     elif figures.arm in references:
         verdict = "reference"
-    failure = record.failures.get(figures.arm)
-    if failure is not None:
-        end = "given up" if failure.startswith(GIVEN_UP) else "failed"
+    ends = (("failed", record.failures), ("given up", record.given_up))
+    end = next((word for word, reasons in ends if figures.arm in reasons), None)
+    if end is not None:
         verdict = end if figures.trials == 0 else f"{verdict}, then {end}"
     accept = length(figures.accept_length)
     if figures.accept is not None:

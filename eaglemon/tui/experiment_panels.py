@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, tzinfo
 
 from textual.content import Content
@@ -25,6 +25,7 @@ _LARGEST_RATIO = 4.0
 _SHOWN_STARTS = 8
 _WHOLE = 100
 """Lines that no reason has."""
+Experiment = ExperimentView | ExperimentRecord
 _Figure = Callable[[ArmFigures, Comparison | None], str]
 _OUTCOMES = {
     "": "cut off",
@@ -104,7 +105,7 @@ def course(view: ExperimentView, snapshot: Snapshot, width: int) -> list[Content
     else:
         for lane in view.lanes:
             rows += _lane(lane, view.plan, snapshot, width)
-    rows += reason_lines([arm.name for arm in view.plan.arms], view.failures, width)
+    rows += reason_lines([arm.name for arm in view.plan.arms], view, width)
     for note in view.notes:
         rows += _wrapped(f"• {note}", width, style="$quiet")
     return rows
@@ -134,12 +135,17 @@ def _lane(lane: LaneView, plan: ExperimentPlan, snapshot: Snapshot, width: int) 
     return rows
 
 
-def reason_lines(names: Sequence[str], failures: Mapping[int, str], width: int) -> list[Content]:
-    """Return why arms failed, whole: a reason may be several lines of a preflight."""
+def reason_lines(names: Sequence[str], experiment: Experiment, width: int) -> list[Content]:
+    """Return why arms ended early, whole: a reason may be several lines of a preflight."""
+    ends = (
+        ("✗ {}: {}", "$state-failed", experiment.failures),
+        ("• {} is measured no further: {}", "$quiet", experiment.given_up),
+    )
     return [
-        Content.styled(line, "$state-failed")
-        for arm, reason in sorted(failures.items())
-        for line in wrapped(f"✗ {names[arm]}: {_one_line(reason)}", max(8, width), _WHOLE)
+        Content.styled(line, style)
+        for form, style, reasons in ends
+        for arm, reason in sorted(reasons.items())
+        for line in wrapped(form.format(names[arm], _one_line(reason)), max(8, width), _WHOLE)
     ]
 
 
@@ -148,7 +154,7 @@ def _one_line(text: str) -> str:
 
 
 def figures_table(
-    names: Sequence[str], findings: Findings | None, failures: Mapping[int, str], width: int
+    names: Sequence[str], findings: Findings | None, experiment: Experiment, width: int
 ) -> list[Content]:
     """Return one row for each arm: accept length, tok/s, TTFT, start-up, ratio and interval."""
     if findings is None:
@@ -176,16 +182,24 @@ def figures_table(
     rows = [Content.styled(head, "$quiet")]
     for figures in findings.arms:
         parts: list[Content | str] = [left(names[figures.arm], name, "bold")]
-        if figures.arm in failures:
+        end = _end(figures.arm, experiment)
+        if end is not None and not figures.trials:
             # The reason stands below the table, or in the course, where there is room for it.
-            text = f"failed: {_one_line(failures[figures.arm])}"
-            room = max(6, width - name - 1)
-            rows.append(joined(*parts, " ", left(text if len(text) <= room else "failed", room)))
+            text = f"{end[0]}: {_one_line(end[1])}"
+            room = max(8, width - name - 1)
+            rows.append(joined(*parts, " ", left(text if len(text) <= room else end[0], room)))
             continue
         for _, size, value in fits:
             parts += [" ", right(value(figures, by_arm.get(figures.arm)), size)]
         rows.append(joined(*parts))
     return rows
+
+
+def _end(arm: int, experiment: Experiment) -> tuple[str, str] | None:
+    for word, reasons in (("failed", experiment.failures), ("given up", experiment.given_up)):
+        if arm in reasons:
+            return word, reasons[arm]
+    return None
 
 
 def _ratio(figures: ArmFigures, comparison: Comparison | None, findings: Findings) -> str:
@@ -239,15 +253,12 @@ def _interval_line(ratio: Interval | None, room: int) -> str:
 
 
 def verdict_lines(
-    names: Sequence[str],
-    findings: Findings | None,
-    width: int,
-    failures: Mapping[int, str] | None = None,
+    names: Sequence[str], findings: Findings | None, experiment: Experiment, width: int
 ) -> list[Content]:
     """Return what is shown so far, in sentences, and what stands against believing it."""
     if findings is None:
         return []
-    missing = not_measured(findings, names, failures or {})
+    missing = not_measured(findings, names, {*experiment.failures, *experiment.given_up})
     rows: list[Content] = _wrapped(missing, width) if missing else []
     for one in findings.comparisons:
         if one.ratio is None and missing:
@@ -285,11 +296,10 @@ def run_details(record: ExperimentRecord, findings: Findings | None, width: int)
         Content.styled(record.plan.id, "bold"),
     )
     rows = [head, Content("")]
-    rows += figures_table(record.names, findings, record.failures, width)
-    rows += reason_lines(record.names, record.failures, width)
+    rows += figures_table(record.names, findings, record, width)
+    rows += reason_lines(record.names, record, width)
     rows += [Content(""), *ratio_chart(record.names, findings, width)]
-    verdicts = verdict_lines(record.names, findings, width, record.failures)
-    rows += [Content(""), *verdicts, Content("")]
+    rows += [Content(""), *verdict_lines(record.names, findings, record, width), Content("")]
     cut_off = not record.outcome and not record.under_way
     text = "C goes on with it, E writes the report" if cut_off else "E writes the report"
     return rows + _wrapped(text, width, style="$quiet")

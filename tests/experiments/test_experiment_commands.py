@@ -123,9 +123,12 @@ async def document(config: Path, *words: str, code: int = 0) -> tuple[dict[str, 
 
 async def until_said(process: asyncio.subprocess.Process, text: str) -> None:
     assert process.stderr is not None
+    said = ""
     async with asyncio.timeout(LIMIT_S):
-        while (line := await process.stderr.readline()) and text not in line.decode():
-            pass
+        while text not in said:
+            line = await process.stderr.readline()
+            assert line, f"it ended without saying {text!r}: {said}"
+            said += line.decode()
 
 
 async def living(config: Path) -> list[str]:
@@ -142,9 +145,7 @@ def _ask(port: int) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("moment", ["starting sglang-eagle3+", "measuring sglang-eagle3+"])
 async def test_a_killed_console_is_resumed(config: Path, moment: str) -> None:
-    # A draft that is nearly always right: faster however busy this computer is.
-    sure = "sglang-eagle3+env.EAGLEMON_SIM_ACCEPT=0.98"
-    arms = ("ab", "sglang-baseline", sure, "--concurrency", "4")
+    arms = ("ab", "sglang-baseline", "sglang-eagle3+steps=3+draft-tokens=4", "--concurrency", "4")
     process = await started(config, *arms, *_ask(free_port()))
     await until_said(process, moment)
     process.send_signal(signal.SIGKILL)
@@ -155,7 +156,9 @@ async def test_a_killed_console_is_resumed(config: Path, moment: str) -> None:
     found, told = await document(config, "ab", "--resume", "--host", "gpu-a", "-o", str(report))
     assert "measuring sglang-baseline, round 1" not in told
     assert found["outcome"] in {"done", "narrow"}
-    assert "is faster than" in found["verdicts"][0]
+    assert "sglang-eagle3" in found["verdicts"][0]
+    # Which is faster is no question here: a busy computer may say either.
+    assert "over 8 prompts" in found["verdicts"][0]
     assert "<svg" in report.read_text(encoding="utf-8")
     assert await living(config) == []
     runs, _ = await document(config, "runs", "list")
@@ -185,4 +188,5 @@ async def test_a_sweep_names_the_best_of_each_concurrency(config: Path) -> None:
     assert "skipped steps=1: a chain of 1 verifies 2 tokens, whatever is asked" in told
     best = [line for line in found["verdicts"] if "at a time the best is" in line]
     assert len(best) == 2
-    assert found["outcome"] == "done"
+    # An arm may be given up by what this computer measured; none has failed.
+    assert (found["outcome"], found["failures"]) == ("done", {})

@@ -58,6 +58,28 @@ def test_a_failing_arm_is_noted_and_the_rest_goes_on() -> None:
     assert sum(isinstance(one, ev.StartServer) and one.arm == 1 for one in told) == 1
 
 
+def test_a_hopeless_arm_is_given_up_not_failed_and_measured_no_further() -> None:
+    course = machine(look_often=True)
+    course.handle(ev.Begun())
+    course.handle(ev.ServerUp("a"))
+    course.handle(ev.Measured(elapsed_s=1.0))
+    told = course.handle(ev.LookedAt(narrow=False, hopeless=((1, "at most 0.80 x A"),)))
+    assert told == [ev.NoteGivenUp(1, "at most 0.80 x A"), ev.FindServer(0)]
+    assert (course.failed, course.given_up) == ({}, {1: "at most 0.80 x A"})
+    course.handle(ev.ServerUp("a"))
+    # Both measurements of arm 0 are made: there is nothing left of it to give up.
+    assert course.handle(ev.Measured(elapsed_s=2.0)) == [ev.Look()]
+    late = course.handle(ev.LookedAt(narrow=False, hopeless=((0, "at most 0.90 x B"),)))
+    assert late == [ev.Clear()]
+    assert (course.outcome, list(course.given_up)) == ("done", [1])
+
+
+def test_a_resumed_experiment_does_not_measure_what_was_given_up() -> None:
+    told = play(machine(done=LEGS[:2], given_up={1: "at most 0.80 x A"}))
+    assert {leg.arm for leg in measured(told)} == {0}
+    assert told[-1] == ev.Finish("done")
+
+
 def test_all_arms_failing_is_a_failure() -> None:
     assert play(machine(), broken=(0, 1))[-1] == ev.Finish("failed")
 

@@ -64,6 +64,7 @@ async def test_an_experiment_comes_back_whole(store: Store) -> None:
     await store.add_trial("ab-1", first)
     await store.add_trial("ab-1", second)
     await store.note_failure("ab-1", 1, "no memory")
+    await store.note_given_up("ab-1", 0, "at most 0.80 x spec")
     environment = Environment(
         host="gpu-a", engine="sglang", engine_version="1", resolved={"page_size": "1"}
     )
@@ -75,6 +76,7 @@ async def test_an_experiment_comes_back_whole(store: Store) -> None:
     assert found.plan == planned
     assert found.trials == (first, second)
     assert found.failures == {1: "no memory"}
+    assert found.given_up == {0: "at most 0.80 x spec"}
     assert found.environments == {1: environment}
     assert found.displaced == (moved,)
     assert found.intents == (intent,)
@@ -213,7 +215,21 @@ def test_released_migrations_never_change() -> None:
         hashlib.sha256("\n".join(" ".join(s.split()) for s in step).encode()).hexdigest()[:16]
         for step in MIGRATIONS
     ]
-    assert digests[:1] == ["03e15dcbc145fe9c"]
+    assert digests == ["03e15dcbc145fe9c", "32fe5c9ab1ae1ec2"]
+
+
+async def test_an_older_history_keeps_what_was_given_up_apart_from_failures(store: Store) -> None:
+    await store.begin(plan(), at=0.0)
+    await store.note_failure("ab-1", 0, "no memory")
+    await store.note_failure("ab-1", 1, "given up: at most 0.80 x base")
+    await store._do(lambda db: db.execute("ALTER TABLE arms DROP COLUMN given_up").fetchall())
+    await store._do(lambda db: db.execute("PRAGMA user_version = 1").fetchall())
+    await store.close()
+    newer = Store(store.path)
+    found = await newer.experiment("ab-1")
+    await newer.close()
+    assert found.failures == {0: "no memory"}
+    assert found.given_up == {1: "at most 0.80 x base"}
 
 
 WRITER = """

@@ -9,7 +9,7 @@ from eaglemon.core.experiment_machine import State
 from eaglemon.core.problems import Problem
 from eaglemon.core.stats import Interval
 from eaglemon.core.views import ServerState, StopView
-from eaglemon.tui.experiment_panels import course, figures_table, ratio_chart
+from eaglemon.tui.experiment_panels import course, figures_table, ratio_chart, reason_lines
 from eaglemon.tui.screens.compare import CompareDialog
 from eaglemon.tui.screens.experiment import ExperimentScreen
 from eaglemon.tui.screens.runs import RunsScreen
@@ -210,11 +210,26 @@ def test_ratios_stand_on_a_fixed_scale() -> None:
 @pytest.mark.parametrize("width", [30, 60, 90, 140])
 def test_figures_are_left_out_whole_never_clipped(width: int) -> None:
     names = [arm.name for arm in PLAN.arms]
-    rows = figures_table(names, FINDINGS, {}, width)
+    rows = figures_table(names, FINDINGS, running(), width)
     assert all(line.cell_length <= max(width, 18) for line in rows)
     assert len({line.cell_length for line in rows}) == 1
-    failed = figures_table(names, FINDINGS, {1: "out of memory"}, width)
+    unmeasured = replace(FINDINGS.arms[1], trials=0)
+    findings = replace(FINDINGS, arms=(FINDINGS.arms[0], unmeasured, *FINDINGS.arms[2:]))
+    view = replace(running(), failures={1: "out of memory"})
+    failed = figures_table(names, findings, view, width)
     assert "failed: out" in failed[2].plain or width == 30
+
+
+def test_what_was_measured_of_an_arm_that_ended_early_stays_in_the_table() -> None:
+    names = [arm.name for arm in PLAN.arms]
+    whole = figures_table(names, FINDINGS, running(), 90)
+    early = replace(running(), failures={0: "out of memory"}, given_up={1: "at most 0.80 x a"})
+    assert figures_table(names, FINDINGS, early, 90) == whole
+    reasons = [line.plain.rstrip() for line in reason_lines(names, early, 90)]
+    assert reasons == [
+        f"✗ {names[0]}: out of memory",
+        f"• {names[1]} is measured no further: at most 0.80 x a",
+    ]
 
 
 async def test_leaving_in_the_middle_of_an_experiment_asks_first() -> None:

@@ -85,9 +85,9 @@ class ExperimentScreen(ConsoleScreen):
     @staticmethod
     def _figure_rows(view: ExperimentView, width: int) -> list[Content]:
         names = [arm.name for arm in view.plan.arms]
-        rows = panels.figures_table(names, view.findings, view.failures, width)
+        rows = panels.figures_table(names, view.findings, view, width)
         rows += [Content(""), *panels.ratio_chart(names, view.findings, width)]
-        rows += [Content(""), *panels.verdict_lines(names, view.findings, width, view.failures)]
+        rows += [Content(""), *panels.verdict_lines(names, view.findings, view, width)]
         return rows
 
     def on_resize(self) -> None:
