@@ -24,9 +24,6 @@ LIMIT_S = 20.0
 _NOTHING = frozenset({"", "none", "no", "false"})
 _UNUSED = {
     "remotecommand": "RemoteCommand",
-    "pkcs11provider": "PKCS11Provider: use the key agent (ssh-add -s)",
-    "knownhostscommand": "KnownHostsCommand",
-    "revokedhostkeys": "RevokedHostKeys: use @revoked lines in known_hosts",
     "verifyhostkeydns": "VerifyHostKeyDNS: known_hosts alone counts",
     "hostbasedauthentication": "HostbasedAuthentication",
     "localcommand": "LocalCommand",
@@ -66,16 +63,17 @@ class SshConfig:
         """Return the file that a value names, with tokens, ``~`` and ``${NAME}`` replaced."""
         return Path(os.path.expandvars(self.expanded(text))).expanduser()
 
-    def expanded(self, text: str) -> str:
-        """Replace the tokens of ssh_config(5) in a value."""
+    def expanded(self, text: str, more: Mapping[str, str] | None = None) -> str:
+        """Replace the tokens of ssh_config(5) in a value; ``more`` are those of one keyword."""
         name = socket.gethostname()
         tokens = {
+            **(more or {}),
             "%": "%",
             "d": str(Path.home()),
             "h": self.one("hostname") or "",
             "i": str(os.getuid()) if sys.platform != "win32" else "",
             "j": self.one("proxyjump") or "",
-            "k": self.one("hostkeyalias") or self.one("hostname") or "",
+            "k": self.one("hostkeyalias") or self.one("host") or self.one("hostname") or "",
             "L": name.partition(".")[0],
             "l": name,
             "n": self.one("host") or "",
@@ -99,11 +97,37 @@ class SshConfig:
     def unused(self) -> tuple[str, ...]:
         """What is configured and not done, in words."""
         found = [text for keyword, text in _UNUSED.items() if self._says(keyword)]
+        if (provider := self.key_provider) is not None:
+            found.append(
+                f"PKCS11Provider: run ssh-add -s {provider}, and the key agent has its keys"
+            )
+        if self.unusable_hosts_command:
+            found.append(f"KnownHostsCommand: {self.unusable_hosts_command}, so ssh skips it too")
         checking = self.values.get("stricthostkeychecking", ("ask",))[0].lower()
         if checking in _LAX:
             word = "no" if checking == "false" else checking
             found.append(f"StrictHostKeyChecking {word}: host keys are always checked")
         return tuple(found)
+
+    @property
+    def key_provider(self) -> str | None:
+        """The library of PKCS11Provider, whose keys only a key agent can use here."""
+        named = self.one("pkcs11provider")
+        return shlex.quote(str(self.path(named))) if named is not None else None
+
+    @property
+    def unusable_hosts_command(self) -> str:
+        """Why KnownHostsCommand is one that ssh does not run; empty where it does, or for none."""
+        command = self.one("knownhostscommand")
+        if command is None:
+            return ""
+        try:
+            words = shlex.split(command)
+        except ValueError:
+            return "its quotes do not match"
+        if not words or not words[0].startswith("/"):
+            return "its path is not absolute"
+        return "" if Path(words[0]).exists() else f"there is no {words[0]}"
 
     def _says(self, keyword: str) -> bool:
         values = self.configured(keyword)

@@ -5,7 +5,7 @@ import contextlib
 import hmac
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +34,12 @@ class Target:
     """Configured key files that are not there."""
     unused: tuple[str, ...] = ()
     """What the configuration asks for and is not done here, in words."""
+    told_by: str = ""
+    """The program of KnownHostsCommand."""
+    told: str = ""
+    """The known_hosts lines that it has told of the key that the host shows."""
+    key_provider: str | None = None
+    """The library of PKCS11Provider."""
     asks: bool = True
     """Whether a person may be asked about an unknown key (StrictHostKeyChecking is not yes)."""
     hashes_names: bool = False
@@ -115,15 +121,9 @@ def explain_loss(name: str, error: Exception | None) -> str:
     return f"{name}: the connection was lost: {text}"
 
 
-def find_changed_key(
-    files: Sequence[str], host: str, address: str, port: int
-) -> tuple[str, int] | None:
-    """Return (file, line) of a known_hosts entry for this host, whatever its key."""
-    for file in files:
-        try:
-            lines = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError:
-            continue
+def find_changed_key(target: Target, host: str, address: str, port: int) -> str | None:
+    """Return where known_hosts has an entry for this host, whatever its key."""
+    for file, lines in _entries(target):
         for number, line in enumerate(lines, start=1):
             if not line.strip() or line.startswith("#"):
                 continue
@@ -133,29 +133,40 @@ def find_changed_key(
                 continue
             # An authority says nothing about a host that shows a key without a certificate.
             if found[0]:
-                return file, number
+                return f"{file} line {number}" if file else _teller(target)
     return None
 
 
 def find_revoked_key(target: Target) -> str:
     """Return the file that revokes a key of this host, with its line where only one does."""
     port = None if target.port == 22 else target.port
-    for file in target.known_hosts:
-        try:
-            lines = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError:
-            continue
+    for file, lines in _entries(target):
         found = []
         for number, line in enumerate(lines, start=1):
             with contextlib.suppress(ValueError):
-                matched = (
-                    line.startswith("@revoked")
-                    and (asyncssh.match_known_hosts(line.encode(), target.known_as, "", port)[2])
+                # Without its mark: with a port the library looks at trusted keys alone.
+                bare = line.removeprefix("@revoked")
+                matched = bare != line and asyncssh.match_known_hosts(
+                    bare.strip().encode(), target.known_as, "", port
                 )
-                found += [number] if matched else []
+                found += [number] if matched and matched[0] else []
+        if found and not file:
+            return f"what {_teller(target)} says"
         if found:
             return f"{file} line {found[0]}" if len(found) == 1 else file
     return target.known_hosts[0]
+
+
+def _entries(target: Target) -> Iterator[tuple[str, list[str]]]:
+    """Yield (file, lines) of all that is known about host keys; no file for what was told."""
+    for file in target.known_hosts:
+        with contextlib.suppress(OSError):
+            yield file, Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
+    yield "", target.told.splitlines()
+
+
+def _teller(target: Target) -> str:
+    return f"KnownHostsCommand {target.told_by}"
 
 
 def _explain_network(target: Target, error: Exception) -> HostError | None:
@@ -252,13 +263,17 @@ def _explain_key(
             hint=f"connect once with {target.ssh}, compare the fingerprint and accept it",
         )
     print_ = f"{offered.key.get_algorithm()} {offered.key.get_fingerprint()}"
-    entry = find_changed_key(target.known_hosts, offered.host, offered.address, offered.port)
+    entry = find_changed_key(target, offered.host, offered.address, offered.port)
     if entry is not None:
         return HostKeyError(
             f"{target.name}: the host key of {target.place} has CHANGED: it offers {print_}, "
-            f"but {entry[0]} line {entry[1]} has another; somebody may be in between",
-            hint="ask who runs the host; if the change is right, remove that line and connect "
-            f"once with {target.ssh}",
+            f"but {entry} has another; somebody may be in between",
+            hint="ask who runs the host; if the change is right, "
+            + (
+                "correct what that command says"
+                if target.told_by and entry == _teller(target)
+                else f"remove that line and connect once with {target.ssh}"
+            ),
         )
     scan = ""
     if target.is_direct:
@@ -266,7 +281,7 @@ def _explain_key(
         scan = f", or run ssh-keyscan {port}{offered.host} >> {file}"
     return HostKeyError(
         f"{target.name}: the host key of {target.place} is unknown: it offers {print_}, and "
-        f"{file} has no entry for it",
+        f"{file} has no entry for it" + (f", nor {_teller(target)}" if target.told_by else ""),
         hint=f"compare the fingerprint, then run eaglemon --accept-new gpus {target.host} once, "
         f"or connect once with {target.ssh}{scan}",
     )
@@ -291,6 +306,10 @@ def _explain_denied(target: Target) -> HostError:
     if locked:
         said += f"; left out, because encrypted: {', '.join(locked)}"
         hint = f"run ssh-add {locked[0]}, so that the key agent has it"
+    if target.key_provider is not None:
+        hint = (
+            f"run ssh-add -s {target.key_provider}, so that the key agent has the keys of that card"
+        )
     return HostError(
         f"{target.name}: {target.place} does not let {target.user} in ({said})", hint=hint
     )

@@ -10,24 +10,29 @@ from eaglemon.io.ssh_errors import Target
 
 
 def key_algorithms(
-    target: Target, configured: Sequence[str] | None, *, plain: bool = False
+    target: Target, configured: Sequence[str] | None, *, plain: bool = False, told: str = ""
 ) -> list[str]:
     """Return the host key algorithms to offer to ``target``, in order; reads its known_hosts.
 
-    ``configured`` are those of HostKeyAlgorithms. A certificate is asked for only where known_hosts
-    has an authority for this host, and never with ``plain``: ssh falls back to the key itself. The
-    known keys' own kinds come first, else another key of the host would look like a changed one.
+    ``configured`` are those of HostKeyAlgorithms, ``told`` the lines of KnownHostsCommand. A
+    certificate is asked for only where they have an authority for this host, and never with
+    ``plain``: ssh falls back to the key itself. The known keys' own kinds come first, else another
+    key of the host would look like a changed one.
     """
-    files = [file for file in target.known_hosts if Path(file).is_file()]
+    known = asyncssh.read_known_hosts(known_files(target))
+    known.load(told)
     port = None if target.port == 22 else target.port
-    keys, authorities, *_ = (
-        asyncssh.match_known_hosts(files, target.known_as, "", port) if files else ([], [])
-    )
+    keys, authorities, *_ = known.match(target.known_as, "", port)
     certificates = [] if plain or not authorities else _names(get_default_certificate_algs())
     if configured is not None:
         return [one for one in configured if "-cert-" not in one or one in certificates]
-    known = [name for key in keys for name in _names(key.sig_algorithms)]
-    return list(dict.fromkeys([*certificates, *known, *_names(get_default_public_key_algs())]))
+    kinds = [name for key in keys for name in _names(key.sig_algorithms)]
+    return list(dict.fromkeys([*certificates, *kinds, *_names(get_default_public_key_algs())]))
+
+
+def known_files(target: Target) -> list[str]:
+    """Return the known_hosts files that there are now: a jump host's key may just have come in."""
+    return [file for file in target.known_hosts if Path(file).is_file()]
 
 
 def _names(algorithms: Sequence[bytes]) -> list[str]:

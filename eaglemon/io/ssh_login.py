@@ -27,9 +27,10 @@ from eaglemon.io.ssh_errors import (
     is_security_key,
     untouched,
 )
-from eaglemon.io.ssh_keys import key_algorithms
+from eaglemon.io.ssh_key_rules import KeyRules
+from eaglemon.io.ssh_keys import key_algorithms, known_files
 from eaglemon.io.ssh_proxy import Proxy
-from eaglemon.io.ssh_target import nothing_known, parse_hop, way_to
+from eaglemon.io.ssh_target import Way, nothing_known, parse_hop, way_to
 from eaglemon.io.transport import Asker
 
 CONNECT_LIMIT_S = 15.0
@@ -46,6 +47,10 @@ _unlocked: dict[str, asyncssh.SSHKey] = {}
 
 _declined: set[str] = set()
 """What a person did not want to answer: a reconnect does not ask it again."""
+
+
+class _UnjudgedError(asyncssh.HostKeyNotVerifiable):
+    """The host shows a key that its rules are yet to judge."""
 
 
 class Login:
@@ -67,6 +72,13 @@ class Login:
         """The host's certificate proved nothing: only its key itself counts, as for ssh."""
         self.unused: tuple[str, ...] = ()
         """What OpenSSH's configuration asks for and is not done here, in words."""
+        self._rules: KeyRules | None = None
+        self._kinds = ""
+        """The lines of KnownHostsCommand that say which kinds of keys to ask for."""
+        self._judged: set[bytes] = set()
+        """The keys of the host that the rules have let pass."""
+        self._shown = b""
+        """A key that they are yet to judge."""
 
     async def connect(self) -> asyncssh.SSHClientConnection:
         """Connect and log in; raises ``HostError`` that names the cause and the fix."""
@@ -78,7 +90,7 @@ class Login:
         try:
             for jump in way.target.jumps:
                 await self._jump(jump)
-            return await self._attempts(way.target, way.options)
+            return await self._attempts(way)
         except BaseException:
             for hop in reversed(self.hops):
                 hop.abort()
@@ -86,13 +98,16 @@ class Login:
                 await proxy.close()
             raise
 
-    async def _attempts(
-        self, target: Target, options: Mapping[str, Any]
-    ) -> asyncssh.SSHClientConnection:
+    async def _attempts(self, way: Way) -> asyncssh.SSHClientConnection:
         """Try, ask for what is missing, and try again."""
+        target, options, self._rules = way.target, way.options, way.rules
+        if self._rules is not None:
+            self._kinds = await asyncio.to_thread(self._rules.order)
         while True:
             try:
                 return await self._attempt(target, options)
+            except _UnjudgedError:
+                target = await self._judge(target)
             except (OSError, ValueError, asyncssh.Error) as error:
                 said = await self._proxy.last_words() if self._proxy is not None else ""
                 if self._bad_certificate(error):
@@ -112,6 +127,13 @@ class Login:
                 if self._proxy is not None and not self._logged_in:
                     await self._proxy.close()
 
+    async def _judge(self, target: Target) -> Target:
+        """Let the rules decide about the key that the host has shown; raises ``HostError``."""
+        rules, shown = self._rules, self._shown
+        told = await asyncio.to_thread(rules.judge, shown) if rules is not None else ""
+        self._judged.add(shown)
+        return replace(target, told=target.told + told)
+
     def _bad_certificate(self, error: Exception) -> bool:
         return (
             isinstance(error, asyncssh.HostKeyNotVerifiable)
@@ -126,7 +148,7 @@ class Login:
         given = dict(options)
         # Always a list or a function: asyncssh takes None, which the configuration can lead to,
         # as "do not check".
-        given["known_hosts"] = await asyncio.to_thread(_present, target) or nothing_known
+        given["known_hosts"] = await asyncio.to_thread(_known, target)
         unlocked = [_unlocked[key] for key in target.keys if key in _unlocked]
         if unlocked:
             open_keys = [key for key in target.keys if key not in _unlocked]
@@ -139,7 +161,11 @@ class Login:
         # Where the library reads the configuration itself, its HostKeyAlgorithms are to count.
         if self._plain or options.get("config", "") is None:
             given["server_host_key_algs"] = await asyncio.to_thread(
-                key_algorithms, target, options.get("server_host_key_algs"), plain=self._plain
+                key_algorithms,
+                target,
+                options.get("server_host_key_algs"),
+                plain=self._plain,
+                told=self._kinds,
             )
         self._reached = False
         command = given.pop("proxy_command", None)
@@ -183,6 +209,7 @@ class Login:
             def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
                 """From here on it is the login that takes time."""
                 login._reached = True
+                login._watch(conn)
                 if login._proxy is not None:
                     login._proxy.is_taken = True
 
@@ -204,6 +231,23 @@ class Login:
             _was_up = False
 
         return Client
+
+    def _watch(self, connection: asyncssh.SSHClientConnection) -> None:
+        """Have each key that the host shows judged first, which takes another connection.
+
+        The library asks its client only about keys that known_hosts does not have.
+        """
+        if self._rules is None:
+            return
+        usual = connection.validate_server_host_key
+
+        def judged(key_data: bytes) -> asyncssh.SSHKey:
+            if key_data not in self._judged:
+                self._shown = key_data
+                raise _UnjudgedError("the key has not been looked up")
+            return usual(key_data)
+
+        connection.validate_server_host_key = judged  # type: ignore[method-assign]
 
     async def _jump(self, hop: str) -> None:
         """Log in to a jump host, through those before it."""
@@ -236,7 +280,7 @@ class Login:
         """Connect through the hops that are up, whatever ProxyJump says."""
         spec = self._spec
         way = await asyncio.to_thread(way_to, spec, spec.address or spec.name)
-        return await self._attempts(replace(way.target, is_direct=False), way.options)
+        return await self._attempts(replace(way, target=replace(way.target, is_direct=False)))
 
     async def _accept(self, target: Target, refusal: HostError) -> Target | None:
         """Ask whether an unknown key is the right one, and note it; never for a changed one."""
@@ -245,7 +289,7 @@ class Login:
         if key is None or not isinstance(refusal, HostKeyError):
             return None
         place = (offered.host, offered.address, offered.port)
-        if find_changed_key(target.known_hosts, *place) is not None:
+        if find_changed_key(target, *place) is not None:
             return None
         file = target.known_hosts[0]
         if not self._spec.accept_new:
@@ -317,9 +361,14 @@ def add_known_host(file: Path, place: str, key: asyncssh.SSHKey) -> None:
         opened.write((b"\n" if before and not before.endswith(b"\n") else b"") + line.encode())
 
 
-def _present(target: Target) -> list[str]:
-    """Return the known_hosts files that there are now: a jump host's key may just have come in."""
-    return [file for file in target.known_hosts if Path(file).is_file()]
+def _known(target: Target) -> Any:
+    """Return what the library is to know of host keys."""
+    files = known_files(target)
+    if not target.told:
+        return files or nothing_known
+    known = asyncssh.read_known_hosts(files)
+    known.load(target.told)
+    return known
 
 
 async def _has_security_key(target: Target) -> bool:

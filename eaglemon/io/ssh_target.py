@@ -12,6 +12,7 @@ from eaglemon.core.hosts import HostSpec
 from eaglemon.errors import HostError
 from eaglemon.io.ssh_config import SshConfig, command_of, read_ssh_config
 from eaglemon.io.ssh_errors import Offered, Target, explain_connect
+from eaglemon.io.ssh_key_rules import KeyRules, rules_of
 from eaglemon.io.ssh_options import agent_socket, identity_files, options_from
 
 KEEPALIVE_S = 5.0
@@ -34,6 +35,8 @@ class Way:
     target: Target
     options: Mapping[str, Any]
     """For ``asyncssh.connect`` to ``target.address``."""
+    rules: KeyRules | None = None
+    """What decides about the host's key beside its known_hosts files."""
 
 
 def way_to(spec: HostSpec, address: str) -> Way:
@@ -64,6 +67,7 @@ def way_to(spec: HostSpec, address: str) -> Way:
         agent=agent_socket(config),
         jumps=_jumps(config.one("proxyjump")),
         unused=config.unused,
+        key_provider=config.key_provider,
         asks=config.values.get("stricthostkeychecking", ("ask",))[0].lower() not in {"yes", "true"},
         hashes_names=config.switch("hashknownhosts"),
     )
@@ -71,7 +75,10 @@ def way_to(spec: HostSpec, address: str) -> Way:
         asyncssh.SSHClientConnectionOptions(host=host, **options)
     except (OSError, ValueError) as error:
         raise explain_connect(target, error, Offered()) from error
-    return Way(target=target, options=options)
+    rules = rules_of(config, target)
+    if rules is not None:
+        target = replace(target, told_by=rules.command.partition(" ")[0])
+    return Way(target=target, options=options, rules=rules)
 
 
 def _own_options(spec: HostSpec) -> dict[str, Any]:
