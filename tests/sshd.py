@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eaglemon.core.hosts import HostSpec
+from tests.ports import free_port
 
-START_LIMIT_S = 10.0
+START_LIMIT_S = 30.0
 
 
 @dataclass(slots=True)
@@ -98,7 +99,7 @@ def start_sshd(folder: Path, *, extra: Sequence[str] = ()) -> Sshd:
         )
     shutil.copy(folder / "client_key.pub", folder / "authorized_keys")
     for _ in range(5):
-        port = _free_port()
+        port = free_port()
         server = _try_start(program, folder, port, extra)
         if server is not None:
             return server
@@ -156,12 +157,6 @@ def _try_start(program: str, folder: Path, port: int, extra: Sequence[str]) -> S
     process.kill()
     process.wait()
     return None
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def _descendants(pid: int, *, name: str) -> list[int]:

@@ -13,7 +13,7 @@ from eaglemon.io.agent_link import AgentLink
 from eaglemon.io.host_link import HostLink
 from eaglemon.io.transport import Transport
 
-LIMIT_S = 15.0
+LIMIT_S = 60.0
 
 
 class Runs:

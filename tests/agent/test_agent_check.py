@@ -134,14 +134,14 @@ def test_a_path_may_be_asked_about_by_several_requests_at_once(
     answers: list[object] = []
 
     def ask() -> None:
-        answers.append(agent.within(5.0, "/some/path", lambda: "there", "late"))
+        answers.append(agent.within(60.0, "/some/path", lambda: "there", "late"))
 
     monkeypatch.setattr(threading.Thread, "start", late)
     first = threading.Thread(target=ask, name="asked 1")
     second = threading.Thread(target=ask, name="asked 2")
     first.start()
-    assert asked.acquire(timeout=5.0)
+    assert asked.acquire(timeout=60.0)
     second.start()
-    first.join(5.0)
-    second.join(5.0)
+    first.join(60.0)
+    second.join(60.0)
     assert answers == ["there", "there"]

@@ -24,7 +24,7 @@ time.sleep(600)
 
 
 async def run(link: AgentLink, source: bytes, **arguments: object) -> list[object]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return [item async for item in link.run_program(source, **arguments)]  # type: ignore[arg-type]
 
 
@@ -84,7 +84,7 @@ async def test_a_named_python_keeps_its_packages(link: AgentLink) -> None:
 
 
 async def test_leaving_the_stream_kills_it_and_what_it_started(link: AgentLink) -> None:
-    async with asyncio.timeout(20), aclosing(link.run_program(LASTING)) as items:
+    async with asyncio.timeout(60), aclosing(link.run_program(LASTING)) as items:
         item = await anext(items)
     pids = item["pids"]
     assert isinstance(pids, list)
@@ -93,7 +93,7 @@ async def test_leaving_the_stream_kills_it_and_what_it_started(link: AgentLink) 
 
 
 async def test_it_dies_with_the_link(state: Path) -> None:
-    async with linked(LocalTransport(), state) as link, asyncio.timeout(20):
+    async with linked(LocalTransport(), state) as link, asyncio.timeout(60):
         items = link.run_program(LASTING)
         pids = (await anext(items))["pids"]
         assert isinstance(pids, list)
@@ -104,7 +104,7 @@ async def test_it_dies_with_the_link(state: Path) -> None:
 
 
 async def test_it_dies_with_a_killed_agent(state: Path) -> None:
-    async with linked(LocalTransport(), state) as link, asyncio.timeout(20):
+    async with linked(LocalTransport(), state) as link, asyncio.timeout(60):
         agent = await own_agent(state)
         items = link.run_program(LASTING)
         pids = (await anext(items))["pids"]

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -63,14 +62,14 @@ async def test_an_exit_is_recorded(
     assert status.exit.at is not None
 
 
-async def test_an_exit_is_noticed_at_once(link: AgentLink, runs: Runs) -> None:
+async def test_the_kill_of_a_running_server_is_noticed(link: AgentLink, runs: Runs) -> None:
     record = await link.start_run(request("one", *FOREVER))
     await runs.until("one", lambda run: bool(run.processes))
     assert record.pid is not None
     os.kill(record.pid, signal.SIGKILL)
-    killed_at = time.monotonic()
-    await runs.until("one", lambda run: run.exit is not None)
-    assert time.monotonic() - killed_at < 0.5
+    status = await runs.until("one", lambda run: run.exit is not None)
+    assert status.exit is not None
+    assert status.exit.signal == "SIGKILL"
 
 
 async def test_an_unknown_program_is_named(link: AgentLink, runs: Runs) -> None:
@@ -152,14 +151,19 @@ async def test_secrets_reach_the_process_and_no_file(link: AgentLink, state: Pat
         assert "s3cret" not in path.read_text()
 
 
-async def test_a_run_survives_its_link_and_is_adopted(link: AgentLink, state: Path) -> None:
-    record = await link.start_run(request("one", *python("import time; time.sleep(2); exit(7)")))
+async def test_a_run_survives_its_link_and_is_adopted(
+    link: AgentLink, state: Path, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    code = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.02)\nexit(7)"
+    record = await link.start_run(request("one", *python(code)))
     await link.close()
     assert record.pid is not None
     assert is_alive(record.pid)
     async with linked(LocalTransport(), state) as other, watched(other) as runs:
         status = await runs.until("one", lambda run: bool(run.processes))
         assert status.record == record
+        go.touch()
         status = await runs.until("one", lambda run: run.exit is not None)
         assert status.exit is not None
         assert status.exit.code == 7
@@ -243,7 +247,7 @@ async def test_only_an_ended_run_is_forgotten(link: AgentLink, runs: Runs, state
             return False
         return True
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not await forgotten():
             await asyncio.sleep(0.05)
     assert not folder(state, "one").exists()

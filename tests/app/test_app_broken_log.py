@@ -12,7 +12,8 @@ from eaglemon.core.views import ServerState, ServerView
 from eaglemon.io.config import ProfileStore
 from eaglemon.io.connect import transport_to
 from eaglemon.io.workloads import load_workload
-from tests.app.test_app_main_job import LIMIT_S, _free_port, console, until
+from tests.app.test_app_main_job import LIMIT_S, console, until
+from tests.ports import free_port
 
 GARBLED = (
     "[2026-01-01 00:00:00 TP0] Decode batch, #running-req: 1, #token: 9, token usage: 0.01, "
@@ -23,7 +24,7 @@ GARBLED = (
 
 async def _ready(hub: Hub, host: str) -> ServerView:
     await hub.settle()
-    server_id = await hub.launch(hub.plan("sglang-eagle3", host, {"port": str(_free_port())}))
+    server_id = await hub.launch(hub.plan("sglang-eagle3", host, {"port": str(free_port())}))
     return await hub.wait(server_id, timeout_s=LIMIT_S)
 
 

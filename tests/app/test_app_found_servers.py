@@ -17,11 +17,12 @@ from eaglemon.io.local import LocalTransport
 from eaglemon.io.workloads import load_workload
 from eaglemon.tui.news import news
 from tests.agent.driver import kill_all_of, linked, python, request, until
-from tests.hosts3.test_hosts3_shell_hub import free_port
+from tests.ports import free_port
 from tests.tui import snapshots
 
 SERVER = """
 import http.server, json, sys, time
+from tests.ports import free_port
 class Answers(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def do_GET(self):

@@ -1,7 +1,6 @@
 """The main job through the hub on the simulated host: real SSH, agent, processes and signals."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -16,6 +15,7 @@ from eaglemon.io.config import ProfileStore
 from eaglemon.io.connect import transport_to
 from eaglemon.io.workloads import load_workload
 from eaglemon.sim.host import SimHost
+from tests.ports import free_port
 
 SPEED = 12.0
 LIMIT_S = 60.0
@@ -33,12 +33,6 @@ async def console(
         Hub((spec,), profiles, connect=transport_to, workload=load_workload) as hub,
     ):
         yield hub, spec.name, sim
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 async def until(hub: Hub, reached: Callable[[Snapshot], bool]) -> Snapshot:
@@ -64,7 +58,7 @@ async def test_launch_probe_kill_and_memory_back() -> None:
         assert len(view.sample.gpus) == 8
         idle = view.sample.gpus[0].memory_used_bytes
 
-        server_id = await hub.launch(hub.plan("sglang-eagle3", host, {"port": str(_free_port())}))
+        server_id = await hub.launch(hub.plan("sglang-eagle3", host, {"port": str(free_port())}))
         ready = await hub.wait(server_id, timeout_s=LIMIT_S)
         assert ready.state is ServerState.READY
         assert {
@@ -120,7 +114,7 @@ async def test_a_second_console_adopts_the_server_and_may_stop_it() -> None:
     async with console() as (first, host, _):
         await first.settle()
         server_id = await first.launch(
-            first.plan("sglang-eagle3", host, {"port": str(_free_port())})
+            first.plan("sglang-eagle3", host, {"port": str(free_port())})
         )
         await first.wait(server_id, timeout_s=LIMIT_S)
         spec = first.hosts()[0]
@@ -144,7 +138,7 @@ async def test_a_second_console_adopts_the_server_and_may_stop_it() -> None:
 async def test_failure_is_told_with_its_cause() -> None:
     async with console(fault="oom") as (hub, host, _):
         await hub.settle()
-        server_id = await hub.launch(hub.plan("sglang-eagle3", host, {"port": str(_free_port())}))
+        server_id = await hub.launch(hub.plan("sglang-eagle3", host, {"port": str(free_port())}))
         view = await hub.wait(server_id, timeout_s=LIMIT_S)
         assert view.state is ServerState.FAILED
         told = await until(hub, lambda s: _cause(s, server_id) is not None)
@@ -188,7 +182,7 @@ async def test_unknown_names_name_the_nearest() -> None:
 async def test_log_is_read_whole_and_by_its_tail() -> None:
     async with console() as (hub, host, _):
         await hub.settle()
-        server_id = await hub.launch(hub.plan("sglang-eagle3", host, {"port": str(_free_port())}))
+        server_id = await hub.launch(hub.plan("sglang-eagle3", host, {"port": str(free_port())}))
         await hub.wait(server_id, timeout_s=LIMIT_S)
         whole = [line async for b in hub.logs(server_id, follow=False) for line in b.lines]
         tail = [line async for b in hub.logs(server_id, follow=False, tail=3) for line in b.lines]
@@ -201,7 +195,7 @@ async def test_log_is_read_whole_and_by_its_tail() -> None:
 async def test_a_dropped_link_is_lost_then_ready_again() -> None:
     async with console() as (hub, host, sim):
         await hub.settle()
-        server_id = await hub.launch(hub.plan("sglang-eagle3", host, {"port": str(_free_port())}))
+        server_id = await hub.launch(hub.plan("sglang-eagle3", host, {"port": str(free_port())}))
         await hub.wait(server_id, timeout_s=LIMIT_S)
         sim.cut()
         await until(hub, lambda s: _state(s, server_id) is ServerState.LOST)
@@ -216,7 +210,7 @@ def _state(snapshot: Snapshot, server_id: str) -> ServerState | None:
 async def test_another_server_on_the_port_is_never_taken_for_ours() -> None:
     async with console(speed=3.0) as (hub, host, _):
         await hub.settle()
-        port = str(_free_port())
+        port = str(free_port())
         first = await hub.launch(hub.plan("sglang-eagle3", host, {"port": port}))
         await hub.wait(first, timeout_s=LIMIT_S)
         second = await hub.launch(

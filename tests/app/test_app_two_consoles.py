@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ from eaglemon.io.local import LocalTransport
 from eaglemon.sim.host import SimHost
 from tests.agent.driver import kill_all_of, linked, python, request, until
 from tests.hosts3.shell_host import shell_link
+from tests.ports import free_port
 
 FOREVER = python("import time; time.sleep(600)")
 
@@ -44,9 +44,7 @@ async def test_of_two_launches_at_once_one_starts_and_the_other_says_why(tmp_pat
         config.write_text(
             "\n".join(["[hosts.gpu-a]", *lines, f"port = {spec.port}", 'ssh_config = ""'])
         )
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = int(free.getsockname()[1])
+        port = free_port()
         homes = [tmp_path / "one", tmp_path / "two"]
         for home in homes:
             home.mkdir()

@@ -6,7 +6,6 @@ Prints its figures. Pictures are left in the folder that EAGLEMON_PICTURES names
 import asyncio
 import json
 import os
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -18,19 +17,13 @@ import pytest
 from eaglemon.core.hosts import HostSpec
 from eaglemon.sim.host import SimHost
 from tests.browser.chromium import Page, browser
+from tests.ports import free_port
 
 pytestmark = pytest.mark.browser
 
 TOKEN = "a-token-for-this-test"
 QUIET_S = 5.0
 """Over which the bytes to a quiet page are counted."""
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 def configure(home: Path, sim: HostSpec) -> None:

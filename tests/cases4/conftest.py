@@ -1,5 +1,4 @@
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,14 +12,9 @@ from eaglemon.io.config import ProfileStore
 from eaglemon.io.connect import transport_to
 from eaglemon.io.workloads import load_workload
 from eaglemon.sim.host import SimHost
+from tests.ports import free_port
 
 LIMIT_S = 60.0
-
-
-def free_port() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return str(free.getsockname()[1])
 
 
 @dataclass(frozen=True)
@@ -34,7 +28,9 @@ class Desk:
     async def start(
         self, profile: str = "sglang-eagle3", settings: Mapping[str, str] | None = None
     ) -> str:
-        plan = self.hub.plan(profile, self.spec.name, {"port": free_port(), **(settings or {})})
+        plan = self.hub.plan(
+            profile, self.spec.name, {"port": str(free_port()), **(settings or {})}
+        )
         return await self.hub.launch(plan)
 
     async def until(self, server_id: str, reached: Callable[[ServerView], bool]) -> ServerView:

@@ -14,7 +14,8 @@ import pytest
 from eaglemon.core.hosts import HostSpec
 from eaglemon.core.views import ServerState
 from eaglemon.sim.host import SimHost
-from tests.cases4.conftest import LIMIT_S, console, free_port
+from tests.cases4.conftest import LIMIT_S, console
+from tests.ports import free_port
 
 SPEED = 8.0
 
@@ -60,7 +61,7 @@ async def _lines(stream: asyncio.StreamReader) -> AsyncGenerator[str, None]:
 async def test_killed_while_a_server_starts(step: str, tmp_path: Path) -> None:
     async with SimHost(speed=SPEED) as spec:
         config = config_of(spec, tmp_path)
-        port = free_port()
+        port = str(free_port())
         launch = ("launch", "sglang-eagle3", "--host", spec.name, "--set", f"port={port}")
         await killed_at(step, *launch, "--wait", config=config)
         async with console(spec) as hub:
@@ -80,7 +81,7 @@ async def test_killed_while_a_server_stops(step: str, tmp_path: Path) -> None:
         config = config_of(spec, tmp_path)
         async with console(spec) as hub:
             await hub.settle()
-            plan = hub.plan("sglang-baseline", spec.name, {"port": free_port()})
+            plan = hub.plan("sglang-baseline", spec.name, {"port": str(free_port())})
             server = await hub.launch(plan)
             if fault:
                 await hub.wait(server, timeout_s=LIMIT_S)
@@ -126,7 +127,7 @@ async def test_two_consoles_stop_one_server_and_agree() -> None:
     async with SimHost(speed=SPEED) as spec, console(spec) as first, console(spec) as second:
         await first.settle()
         await second.settle()
-        plan = first.plan("sglang-eagle3", spec.name, {"port": free_port()})
+        plan = first.plan("sglang-eagle3", spec.name, {"port": str(free_port())})
         server = await first.launch(plan)
         async with asyncio.timeout(LIMIT_S):
             while second.snapshot().server(server) is None:
@@ -150,7 +151,7 @@ async def test_two_consoles_cannot_start_two_servers_on_one_port() -> None:
     async with SimHost(speed=SPEED) as spec, console(spec) as first, console(spec) as second:
         await first.settle()
         await second.settle()
-        settings = {"port": free_port()}
+        settings = {"port": str(free_port())}
         server = await first.launch(first.plan("sglang-eagle3", spec.name, settings))
         async with asyncio.timeout(LIMIT_S):
             while second.snapshot().server(server) is None:

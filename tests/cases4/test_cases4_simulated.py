@@ -19,8 +19,9 @@ from eaglemon.core.foreign import ForeignServer, ForeignStop
 from eaglemon.core.phases import Phase
 from eaglemon.core.views import ServerState, ServerView
 from eaglemon.errors import EaglemonError, ServerError, TimeLimitError, UsageError
-from tests.cases4.conftest import LIMIT_S, Desk, console, desk, free_port
+from tests.cases4.conftest import LIMIT_S, Desk, console, desk
 from tests.cases4.test_cases4_killed_console import config_of
+from tests.ports import free_port
 
 
 async def test_restart_keeps_the_port_and_never_runs_two() -> None:
@@ -95,7 +96,7 @@ async def test_a_start_in_which_nothing_moves_is_stalled_and_a_slow_one_is_not()
 
 async def test_hooks_run_around_a_server_and_a_failing_one_starts_nothing() -> None:
     async with desk() as d:
-        plan = d.hub.plan("sglang-eagle3", "sim", {"port": free_port()})
+        plan = d.hub.plan("sglang-eagle3", "sim", {"port": str(free_port())})
         mark = d.sim.folder / "mark"
         good = replace(
             plan.profile.hooks,
@@ -115,7 +116,7 @@ async def test_hooks_run_around_a_server_and_a_failing_one_starts_nothing() -> N
 
 async def test_the_second_start_tells_the_time_left() -> None:
     async with desk(history=MemoryHistory(), speed=6.0) as d:
-        same = {"port": free_port()}
+        same = {"port": str(free_port())}
         first = await d.start(settings=same)
         view = await d.until(first, lambda view: view.state is ServerState.STARTING)
         assert view.ready_eta_s is None
@@ -179,7 +180,7 @@ async def test_a_server_started_by_hand_is_found_watched_probed_and_ended_only_b
     tmp_path: Path,
 ) -> None:
     async with desk() as d:
-        port = free_port()
+        port = str(free_port())
         process = await _by_hand(d, port)
         pid = process.pid
         ours = await d.start(settings={"gpus": "1"})
@@ -260,12 +261,12 @@ async def test_a_draft_s_own_configuration_is_read_before_the_launch() -> None:
         config = {"architectures": ["LlamaForCausalLMEagle3"], "max_position_embeddings": 2048}
         (draft / "config.json").write_text(json.dumps(config), encoding="utf-8")
         settings = {"draft": str(draft), "algorithm": "EAGLE", "context-length": "8192"}
-        plan = d.hub.plan("sglang-eagle3", "sim", {"port": free_port(), **settings})
+        plan = d.hub.plan("sglang-eagle3", "sim", {"port": str(free_port()), **settings})
         slugs = [problem.slug for problem in await d.hub.check(plan)]
         assert slugs == ["eagle-for-eagle3-draft", "draft-context-short"]
-        fits = d.hub.plan("sglang-eagle3", "sim", {"port": free_port(), "draft": str(draft)})
+        fits = d.hub.plan("sglang-eagle3", "sim", {"port": str(free_port()), "draft": str(draft)})
         assert await d.hub.check(fits) == []
         missing = d.hub.plan(
-            "sglang-eagle3", "sim", {"port": free_port(), "draft": str(draft / "none")}
+            "sglang-eagle3", "sim", {"port": str(free_port()), "draft": str(draft / "none")}
         )
         assert [p.slug for p in await d.hub.check(missing)] == ["draft-path-missing"]

@@ -104,7 +104,7 @@ def test_a_signal_ends_with_130_and_one_line(home: Path, sent: signal.Signals, w
         assert process.stderr is not None
         assert process.stderr.readline() == "waiting\n"
         process.send_signal(sent)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=90)
     assert (process.returncode, out) == (130, "")
     assert err == f"eaglemon: {word}; the server is not touched by this\n"
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from eaglemon.core.hosts import HostSpec
 from eaglemon.sim.host import SimHost
+from tests.ports import free_port
 
 LIMIT_S = 90.0
 
@@ -62,9 +62,7 @@ async def document(*arguments: str, home: Path, code: int = 0) -> dict[str, Any]
 async def test_a_server_from_launch_to_kill(config: Path, tmp_path: Path) -> None:
     base = ("--config", str(config))
     # The simulated host shares this computer's loopback, and other tests may run beside this one.
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     launch = ("launch", "sglang-eagle3", "--host", "gpu-a", "--set", f"port={port}")
     out, err = await eaglemon(*base, *launch, "--wait", home=tmp_path)
     server_id = out.strip()

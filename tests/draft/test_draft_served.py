@@ -1,7 +1,6 @@
 """``draft diagnose`` of what was served: a probe of a simulated server, and replays of SGLang's."""
 
 import json
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from tests.cli.test_cli_simulated import config, document, eaglemon, sim
 from tests.draft.conftest import copy_model
 from tests.draft.test_draft_commands import Run, run
 from tests.draft.test_draft_commands import document as parsed
+from tests.ports import free_port
 
 __all__ = ["config", "run", "sim"]
 
@@ -57,9 +57,7 @@ async def test_a_running_server_is_probed_and_judged(
         ("draft-low-mid-high", "draft") if right else ("draft-embed-low-mid", "draft-wrong")
     )
     draft = wired_as((2, 4, 5), models / name, tmp_path / folder)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        write_profile(tmp_path, draft, models, free.getsockname()[1])
+    write_profile(tmp_path, draft, models, free_port())
     base = ("--config", str(config))
     out, _ = await eaglemon(*base, "launch", "tiny", "--host", "gpu-a", "--wait", home=tmp_path)
     server = out.strip()

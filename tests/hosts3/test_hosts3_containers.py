@@ -77,7 +77,7 @@ async def first_when_named(
     async with (
         linked(LocalTransport(), state, **env) as link,
         aclosing(link.watch_gpus(interval_s=0.1, processes_interval_s=0.1)) as samples,
-        asyncio.timeout(15.0),
+        asyncio.timeout(60.0),
     ):
         async for sample in samples:
             (process,) = sample.processes

@@ -1,7 +1,6 @@
 """Links that break: nothing is lost or doubled, states are right, the console goes on."""
 
 import asyncio
-import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ from eaglemon.io.connect import transport_to
 from eaglemon.io.workloads import load_workload
 from eaglemon.sim.host import SimHost
 from tests.hosts3.bad_network import BadNetwork
+from tests.ports import free_port
 
 LIMIT_S = 90.0
 CUTS = 30
@@ -54,12 +54,6 @@ async def until(
 
 def is_up(view: HostView) -> bool:
     return view.state is LinkState.UP and view.sample is not None
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def server(snapshot: Snapshot, server_id: str) -> ServerState:

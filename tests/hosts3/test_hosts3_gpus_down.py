@@ -15,7 +15,7 @@ from eaglemon.core.views import HostView, Snapshot
 from eaglemon.tui.news import news
 from tests.hosts3.test_hosts3_cli import eaglemon, hosts_file
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 SAMPLE = HostSample(at=100.0)
 FACTS = HostFacts(
     hostname="a",

@@ -5,7 +5,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -28,6 +27,7 @@ from eaglemon.sim.host_files import write_host_files
 from tests.agent.driver import is_alive, kill_all_of, linked, request, watched
 from tests.agent.test_agent_gpus import build
 from tests.hosts3.container_engines import ContainerEngine, docker, podman
+from tests.ports import free_port
 
 pytestmark = pytest.mark.containers
 LIMIT_S = 60.0
@@ -66,12 +66,6 @@ def box(engine: ContainerEngine, tmp_path: Path) -> Iterator[str]:
 def host(engine: ContainerEngine, state: Path) -> HostSpec:
     env = {"PATH": f"{engine.tools}:{os.environ['PATH']}", "XDG_STATE_HOME": str(state)}
     return HostSpec(name="here", transport="local", env=env)
-
-
-def free_port() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return str(free.getsockname()[1])
 
 
 def hub_of(spec: HostSpec) -> Hub:
@@ -113,7 +107,7 @@ async def test_a_profile_runs_in_a_container(
     async with hub_of(spec) as hub:
         await hub.settle()
         where = box if engine.name == "docker" else f"podman:{box}"
-        plan = hub.plan("vllm-eagle3", "here", {"container": where, "port": free_port()})
+        plan = hub.plan("vllm-eagle3", "here", {"container": where, "port": str(free_port())})
         server_id = await hub.launch(plan, force=True)
         view = await hub.wait(server_id, timeout_s=LIMIT_S)
         assert view.state is ServerState.READY
@@ -189,7 +183,7 @@ async def test_one_of_two_containers_with_the_same_command_is_ended(
 async def test_a_server_in_a_container_that_others_started_is_seen(
     engine: ContainerEngine, box: str, state: Path
 ) -> None:
-    spec, port = host(engine, state), free_port()
+    spec, port = host(engine, state), str(free_port())
     engine.call("exec", "-d", box, "vllm", "serve", "/models/target", "--port", port)
     async with hub_of(spec) as hub:
         await hub.settle()
@@ -248,7 +242,7 @@ async def test_what_this_user_may_not_signal_is_ended_through_the_container(
 async def test_a_foreign_server_in_a_container_is_ended_through_it(
     engine: ContainerEngine, box: str, nobody: HostSpec
 ) -> None:
-    port = free_port()
+    port = str(free_port())
     engine.call("exec", "-d", box, "vllm", "serve", "/models/target", "--port", port)
     async with hub_of(nobody) as hub:
         await hub.settle()

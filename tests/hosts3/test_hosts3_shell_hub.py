@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import socket
 
 import pytest
 
@@ -14,14 +13,9 @@ from eaglemon.io.config import ProfileStore
 from eaglemon.io.connect import transport_to
 from eaglemon.io.workloads import load_workload
 from eaglemon.sim.host import SimHost
+from tests.ports import free_port
 
 LIMIT_S = 90.0
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 async def test_launch_log_and_stop_without_python() -> None:

@@ -183,7 +183,7 @@ async def test_a_stream_that_is_left_is_cancelled_on_the_host() -> None:
         for _ in range(3):
             async with aclosing(link.watch_gpus(interval_s=0.1)) as samples:
                 await anext(samples)
-        async with asyncio.timeout(2.0):
+        async with asyncio.timeout(60.0):
             await link.ping()
         assert link._streams == {}
     finally:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -40,7 +41,7 @@ class NeverOpens(LocalTransport):
 
 
 async def test_a_host_that_never_opens_a_channel() -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         with pytest.raises(HostError, match=r"did not start within 0\.2 s"):
             await AgentLink.open(NeverOpens("gpu1"), timeout_s=0.2)
 
@@ -54,7 +55,7 @@ async def test_an_agent_that_never_tells_its_runs(
 
     monkeypatch.setattr(host, "FIRST_ANSWER_S", 0.3)
     monkeypatch.setattr(AgentLink, "watch_runs", silent)
-    async with local_hub(tmp_path) as hub, asyncio.timeout(10):
+    async with local_hub(tmp_path) as hub, asyncio.timeout(60):
         with pytest.raises(HostError, match=r"local is down: its runs were not told within"):
             await hub.reach("http://127.0.0.1:1", host="local")
 
@@ -71,7 +72,7 @@ async def test_a_generator_that_falls_silent(
     async with (
         ScriptedServer(lambda _: good(1, 4)) as server,
         local_hub(tmp_path) as hub,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         target = await hub.reach(server.url, host="local")
         with pytest.raises(ProbeError, match="generator on local has told nothing for"):
@@ -89,7 +90,7 @@ async def test_ctrl_c_keeps_what_had_ended(tmp_path: Path) -> None:
             stderr=asyncio.subprocess.PIPE,
             env={**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)},
         )
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while len(server.generations) < 3:
                 await asyncio.sleep(0.02)
             process.send_signal(signal.SIGINT)
@@ -140,20 +141,18 @@ async def test_arrivals_are_stamped_before_any_is_read() -> None:
 
     for number in range(64):
         inbox.put(take, number)
-    # What comes in between the readings is stamped in time as well.
-    late = asyncio.get_running_loop().time()
-    inbox_lag: list[float] = []
-    asyncio.get_running_loop().call_soon(
-        lambda: inbox_lag.append(asyncio.get_running_loop().time() - late)
-    )
-    async with asyncio.timeout(10):
+    all_in = time.monotonic()
+    # What comes in between the readings is stamped in time as well: it waits for a few of them.
+    read_before: list[int] = []
+    asyncio.get_running_loop().call_soon(lambda: read_before.append(len(read)))
+    async with asyncio.timeout(60):
         await done.wait()
 
     assert [number for number, _ in read] == list(range(64))
     stamps = [now for _, now in read]
     assert all(b >= a for a, b in itertools.pairwise(stamps))
-    assert stamps[-1] - stamps[0] < 0.064
-    assert inbox_lag[0] < 64 * 0.002
+    assert stamps[-1] <= all_in
+    assert read_before[0] <= loadgen.READ_AT_ONCE
 
 
 async def test_a_reading_that_fails_stops_no_other() -> None:
@@ -170,23 +169,32 @@ async def test_a_reading_that_fails_stops_no_other() -> None:
 
     for number in range(12):
         inbox.put(take, number)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while len(read) < 11:
             await asyncio.sleep(0)
     assert read == [0, *range(2, 12)]
     assert len(broken) == 1
 
 
-async def test_one_long_delay_counts_for_all_that_it_delayed() -> None:
+def test_one_long_delay_counts_for_all_that_it_delayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(loadgen, "TICK_S", 0.25)  # no rounding in sums of it
+    monkeypatch.setattr(loadgen, "time", SimpleNamespace(monotonic=lambda: now))
+    later: list[float] = []
+    loop = SimpleNamespace(call_later=lambda seconds, tick: later.append(seconds))
+    monkeypatch.setattr(loadgen, "asyncio", SimpleNamespace(get_event_loop=lambda: loop))
     lag = loadgen.Lag()
     lag.start()
-    await asyncio.sleep(0.03)
-    until = time.monotonic() + 0.2
-    while time.monotonic() < until:
-        pass
-    await asyncio.sleep(0.03)
-    assert 0.05 < lag.share(0.5) < 0.2
-    assert lag.share(1.0) >= 0.18
+    for _ in range(10):
+        now += loadgen.TICK_S
+        lag._tick()
+    # One delay of twenty ticks: twenty were due in it, the first late by nearly all of it.
+    now += 20 * loadgen.TICK_S
+    lag._tick()
+    assert later == [loadgen.TICK_S] * 12
+    assert lag.share(1.0) == 19 * loadgen.TICK_S
+    assert lag.share(0.5) == 5 * loadgen.TICK_S
+    assert lag.share(0.0) == 0.0
 
 
 class Listener(loadgen.Connection):
@@ -213,19 +221,19 @@ async def test_an_arrival_is_stamped_by_the_kernel_however_late_it_is_read() -> 
         loadgen.Plain(opened, listener)
         far, _ = server.accept()
         with far:
-            sent = time.monotonic()
+            before = time.monotonic()
             far.send(b"token")
-            until = sent + 0.2
-            while time.monotonic() < until:
+            sent = time.monotonic()
+            while time.monotonic() < sent + 0.4:
                 pass
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while not listener.seen:
                     await asyncio.sleep(0.01)
         ((data, at),) = listener.seen
         assert data == b"token"
         assert at is not None
-        assert at - sent == pytest.approx(0.0, abs=0.05)
-        async with asyncio.timeout(5):
+        assert before - 0.05 < at < sent + 0.2
+        async with asyncio.timeout(60):
             await listener.gone.wait()
     assert not listener.open
 
@@ -241,11 +249,11 @@ async def test_a_request_that_does_not_fit_at_once_is_sent_in_parts() -> None:
         with far:
             transport.write(b"x" * size)
             got = 0
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while got < size:
                     got += len(await asyncio.to_thread(far.recv, 1 << 20))
             transport.abort()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await listener.gone.wait()
             transport.abort()
     assert got == size
@@ -254,11 +262,13 @@ async def test_a_request_that_does_not_fit_at_once_is_sent_in_parts() -> None:
 @pytest.mark.parametrize(
     ("seconds", "known"), [(-0.5, True), (0.5, False), (-3600.0, False)], ids=str
 )
-def test_a_stamp_of_another_time_is_none(seconds: float, *, known: bool) -> None:
-    at = time.time() + seconds
+def test_a_stamp_of_another_time_is_none(
+    seconds: float, monkeypatch: pytest.MonkeyPatch, *, known: bool
+) -> None:
+    clock = SimpleNamespace(time=lambda: 1_800_000_000.25, monotonic=lambda: 77.0)
+    monkeypatch.setattr(loadgen, "time", clock)
+    at = 1_800_000_000.25 + seconds
     data = loadgen.TIMESPEC.pack(int(at), int(at % 1 * 1e9))
     found = loadgen.kernel_stamp([(socket.SOL_SOCKET, loadgen.SO_TIMESTAMPNS, data)])
-    assert (found is not None) == known
-    if found is not None:
-        assert time.monotonic() - found == pytest.approx(0.5, abs=0.1)
+    assert found == (pytest.approx(77.0 + seconds, abs=1e-6) if known else None)
     assert loadgen.kernel_stamp([]) is None

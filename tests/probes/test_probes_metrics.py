@@ -90,7 +90,7 @@ def test_what_is_no_number_is_not_known() -> None:
 
 async def asked(engine: str, script: Script) -> Gauges | None:
     """Return one reading of a server that answers its metrics as the script says."""
-    async with asyncio.timeout(10), ScriptedServer(lambda _: script, played="/metrics") as server:
+    async with asyncio.timeout(60), ScriptedServer(lambda _: script, played="/metrics") as server:
         http = HttpClient(LocalTransport(), address="127.0.0.1", port=server.port)
         try:
             return await read_gauges(http, ENGINES[engine], limits=LIMITS)

@@ -21,7 +21,7 @@ PYTHONS = [path for path in pythons() if not any(part in path for part in OTHERS
 async def test_it_runs(interpreter: str, tmp_path: Path) -> None:
     source = Path(loadgen.__file__).read_bytes()
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(90),
         ScriptedServer(lambda _: good(1, 4, 6, gap_s=0.01)) as server,
         linked(LocalTransport(), tmp_path) as link,
     ):

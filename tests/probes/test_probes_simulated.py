@@ -1,7 +1,6 @@
 """Probes over SSH on the simulated host: from the host itself, and with forced accept lengths."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -16,6 +15,7 @@ from eaglemon.io.config import ProfileStore
 from eaglemon.io.connect import transport_to
 from eaglemon.io.workloads import load_workload
 from eaglemon.sim.host import SimHost
+from tests.ports import free_port
 
 LIMIT_S = 90.0
 SMALL = {"requests": "4", "max-tokens": "64", "warmup": "1", "concurrency": "2"}
@@ -33,14 +33,8 @@ async def console() -> AsyncIterator[tuple[Hub, str]]:
         yield hub, spec.name
 
 
-def free_port() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return str(free.getsockname()[1])
-
-
 async def started(hub: Hub, host: str, profile: str) -> str:
-    server_id = await hub.launch(hub.plan(profile, host, {"port": free_port()}))
+    server_id = await hub.launch(hub.plan(profile, host, {"port": str(free_port())}))
     view = await hub.wait(server_id, timeout_s=LIMIT_S)
     assert view.state.answering, view.detail
     return server_id
@@ -93,7 +87,7 @@ async def until(hub: Hub, server_id: str, holds: Callable[[ServerView], bool]) -
 
 async def test_without_metrics_the_view_reads_the_log_and_says_how_to_turn_them_on() -> None:
     async with console() as (hub, host):
-        blind = {"port": free_port(), "enable-metrics": "false"}
+        blind = {"port": str(free_port()), "enable-metrics": "false"}
         server_id = await hub.launch(hub.plan("sglang-eagle3", host, blind))
         assert (await hub.wait(server_id, timeout_s=LIMIT_S)).state.answering
         long = {**SMALL, "requests": "2", "max-tokens": "240", "warmup": "0", "ignore-eos": "true"}

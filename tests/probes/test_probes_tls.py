@@ -84,7 +84,7 @@ async def test_a_plain_url_of_a_port_with_tls_says_so(tls: ssl.SSLContext, tmp_p
     async with (
         ScriptedServer(lambda _: GOOD, tls=tls) as server,
         local_hub(tmp_path) as hub,
-        asyncio.timeout(40),
+        asyncio.timeout(90),
     ):
         with pytest.raises(ProbeError) as raised:
             await hub.reach(f"http://127.0.0.1:{server.port}/v1", host="local", api_key=KEY)
@@ -107,7 +107,7 @@ async def test_a_probe_through_a_gateway(
     async with (
         ScriptedServer(lambda _: GOOD, tls=tls, prefix="/team") as server,
         local_hub(tmp_path) as hub,
-        asyncio.timeout(30),
+        asyncio.timeout(90),
     ):
         target = await hub.reach(f"{server.url}/v1", host="local", api_key=KEY, trust=trust)
         done = await hub.probe(target, plan(from_host=from_host, flush=True))
@@ -130,7 +130,7 @@ async def test_a_certificate_that_is_not_trusted(
     async with (
         ScriptedServer(lambda _: GOOD, tls=tls) as server,
         local_hub(tmp_path) as hub,
-        asyncio.timeout(30),
+        asyncio.timeout(90),
     ):
         with pytest.raises(HostError, match=r"is not trusted: self.signed certificate.*--ca FILE"):
             await hub.reach(server.url, host="local")
@@ -154,7 +154,7 @@ async def answering(text: bytes, *, after: bytes = b"") -> tuple[asyncio.Server,
 
 async def test_a_server_that_speaks_no_tls(tmp_path: Path) -> None:
     server, port = await answering(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    async with server, local_hub(tmp_path) as hub, asyncio.timeout(30):
+    async with server, local_hub(tmp_path) as hub, asyncio.timeout(90):
         with pytest.raises(HostError, match="does not speak TLS here"):
             await hub.reach(f"https://127.0.0.1:{port}", host="local")
 
@@ -166,7 +166,7 @@ async def test_a_wrong_name_is_no_match(
     async with (
         ScriptedServer(lambda _: GOOD, tls=tls) as server,
         local_hub(tmp_path) as hub,
-        asyncio.timeout(30),
+        asyncio.timeout(90),
     ):
         with pytest.raises(HostError, match=r"is not trusted: .*localhost"):
             await hub.reach(f"https://localhost:{server.port}", host="local", trust=trust)
@@ -182,7 +182,7 @@ async def test_a_stream_that_tls_cuts_is_counted_apart(
     async with (
         ScriptedServer(lambda n: big if n % 2 else cut, tls=tls) as server,
         local_hub(tmp_path) as hub,
-        asyncio.timeout(30),
+        asyncio.timeout(90),
     ):
         target = await hub.reach(server.url, host="local", trust=trust)
         done = await hub.probe(target, plan(concurrency=1, from_host=from_host))
@@ -226,7 +226,7 @@ def test_what_is_no_address(text: str, words: str) -> None:
 async def test_a_gateway_that_wants_a_key_says_how(tmp_path: Path) -> None:
     refusal = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
     server, port = await answering(refusal, after=b"\r\n\r\n")
-    async with server, local_hub(tmp_path) as hub, asyncio.timeout(20):
+    async with server, local_hub(tmp_path) as hub, asyncio.timeout(90):
         with pytest.raises(ProbeError, match="wants an API key") as told:
             await hub.reach(f"http://127.0.0.1:{port}/x", host="local")
     assert "--api-key-env" in str(told.value.hint)

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.ports import free_port
 
 pytestmark = pytest.mark.engine
 
@@ -64,9 +65,7 @@ def config(tmp_path: Path) -> Path:
     settings = json.loads((draft / "config.json").read_text())
     settings["eagle_aux_hidden_state_layer_ids"] = [2, 4, 5]
     (draft / "config.json").write_text(json.dumps(settings))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     profiles = tmp_path / "config" / "eaglemon" / "profiles"
     profiles.mkdir(parents=True)
     text = PROFILE.format(models=MODELS, draft=draft, python=python, port=port)

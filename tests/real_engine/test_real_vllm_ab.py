@@ -8,12 +8,12 @@ Needs about 6 minutes on two quiet cores.
 import json
 import os
 import shutil
-import socket
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
 from tests.real_engine.test_real_vllm import MODELS, PROFILE, eaglemon, processes_of
 
 pytestmark = pytest.mark.engine
@@ -29,9 +29,7 @@ def config(tmp_path: Path) -> Path:
     """Profiles ``baseline``, ``right``, ``off-by-one`` and ``wrong`` on one port."""
     python = os.environ.get("EAGLEMON_VLLM_PYTHON", "")
     assert python, "set EAGLEMON_VLLM_PYTHON to an interpreter that has vLLM"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     profiles = tmp_path / "config" / "eaglemon" / "profiles"
     profiles.mkdir(parents=True)
     values = {"models": MODELS, "python": python, "port": port}

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,9 +13,10 @@ import pytest
 
 from eaglemon.sim.memory import write_gpus
 from eaglemon.sim.process import is_alive
+from tests.ports import free_port
 
 ROOT = Path(__file__).parent.parent.parent
-LIMIT_S = 15.0
+LIMIT_S = 60.0
 
 SGLANG_EAGLE3 = [
     "--model-path",
@@ -49,13 +49,6 @@ def until(check: Callable[[], object], what: str, limit_s: float = LIMIT_S) -> N
     while not check():
         assert time.monotonic() < deadline, f"not within {limit_s} s: {what}"
         time.sleep(0.02)
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 class Engine:
@@ -133,7 +126,7 @@ class Engine:
         return httpx.get(self.url + path, timeout=timeout_s)
 
     def post(self, path: str, body: dict[str, object]) -> httpx.Response:
-        return httpx.post(self.url + path, json=body, timeout=30.0)
+        return httpx.post(self.url + path, json=body, timeout=LIMIT_S)
 
     def end(self) -> None:
         for pid in self.processes():

@@ -13,8 +13,11 @@ from eaglemon.core.hosts import HostSpec
 from eaglemon.errors import HostError, UsageError
 from eaglemon.sim.host import SimHost
 from eaglemon.sim.process import is_alive
+from tests.ports import free_port
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the simulated host is Unix only")
+
+LIMIT_S = 60.0
 
 
 async def connect(spec: HostSpec, **changes: object) -> asyncssh.SSHClientConnection:
@@ -71,7 +74,7 @@ async def test_a_broken_connection_ends_what_reads_its_input(
     pid = int(await process.stdout.readline())
     connection.abort()
     await connection.wait_closed()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT_S):
         while is_alive(pid, None):
             await asyncio.sleep(0.02)
 
@@ -98,17 +101,17 @@ async def test_strangers_are_refused(host: tuple[SimHost, HostSpec], tmp_path: P
     ],
 )
 async def test_engines_start_by_their_own_command_and_die_with_the_host(
-    command: str, path: str, unused_tcp_port: int
+    command: str, path: str
 ) -> None:
-    sim = SimHost(speed=20, env={"EAGLEMON_SIM_SEED": "3"})
+    sim, port = SimHost(speed=20, env={"EAGLEMON_SIM_SEED": "3"}), free_port()
     async with sim as spec:
         folder = sim.folder
         async with await connect(spec) as connection:
-            line = command.format(port=unused_tcp_port)
+            line = command.format(port=port)
             await connection.run(f"setsid {line} > server.log 2>&1 < /dev/null &")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(LIMIT_S):
                 while True:
-                    answer = await _get(connection, unused_tcp_port, path)
+                    answer = await _get(connection, port, path)
                     if b" 200 OK" in answer:
                         break
                     await asyncio.sleep(0.05)
@@ -182,14 +185,14 @@ async def test_the_command_keeps_a_host_until_a_signal() -> None:
     )
     assert process.stdout is not None
     text = ""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         while "driver state" not in text:
             text += (await process.stdout.readline()).decode()
     assert "ssh -F none -p " in text
     folder = Path(text.split("driver state: ")[1].strip())
     assert folder.is_dir()
     process.send_signal(signal.SIGINT)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         assert await process.wait() == 0
     assert not folder.exists()
 
@@ -225,6 +228,6 @@ asyncio.run(main())
     assert is_alive(int(pid), None)
     process.kill()
     await process.wait()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         while is_alive(int(pid), None) or Path(folder).exists():
             await asyncio.sleep(0.02)

@@ -80,11 +80,11 @@ def test_memory_of_the_dead_lingers_and_goes(nvml: Any, folder: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     write_memory(folder, child.pid, {"0": 5000})
     assert nvml.nvmlDeviceGetMemoryInfo(0, version=nvml.nvmlMemory_v2).used == 5000
-    child.communicate(b"\n", timeout=10)
+    child.communicate(b"\n", timeout=60)
     began = time.monotonic()
     assert nvml.nvmlDeviceGetMemoryInfo(0, version=nvml.nvmlMemory_v2).used == 5000
     while nvml.nvmlDeviceGetMemoryInfo(0, version=nvml.nvmlMemory_v2).used:
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 60
         time.sleep(0.01)
     assert time.monotonic() - began >= nvml.LINGER_S
     assert nvml.nvmlDeviceGetComputeRunningProcesses(0) == []
@@ -94,7 +94,7 @@ def test_memory_of_the_dead_lingers_and_goes(nvml: Any, folder: Path) -> None:
 def test_a_reused_pid_does_not_inherit(nvml: Any, folder: Path) -> None:
     write_memory(folder, os.getpid(), {"0": 5000}, ticks=1)
     nvml.nvmlDeviceGetMemoryInfo(0)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while nvml.nvmlDeviceGetMemoryInfo(0, version=nvml.nvmlMemory_v2).used:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -121,7 +121,7 @@ def test_a_hung_driver_blocks_until_it_is_let_go(nvml: Any, folder: Path) -> Non
     thread.join(0.1)
     assert thread.is_alive()
     (folder / "hang").unlink()
-    thread.join(5)
+    thread.join(60)
     assert counted == [8]
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 
 from eaglemon.cli.main import run
 from eaglemon.io.web import COOKIE, allowed, new_token
+from tests.ports import free_port
 
 TOKEN = "a-token-for-this-test"
 
@@ -21,9 +21,7 @@ TOKEN = "a-token-for-this-test"
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
     """Serve a console on this computer, and return its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     environment = {
         **os.environ,
         "HOME": str(tmp_path),

@@ -20,7 +20,7 @@ async def recorded(path: Path) -> FakeConsole:
     later = replace(snapshots.FLEET, at=snapshots.AT + 1)
     fake = FakeConsole(snapshots.FLEET, log_batches=(snapshots.LOG,))
     task = asyncio.create_task(record(fake, path))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         for snapshot in (snapshots.FLEET, later):
             fake.push(snapshot)
             await wait_for(path, f'"at_s":{snapshot.at - snapshots.AT}')
@@ -73,7 +73,7 @@ async def test_a_replay_keeps_its_pace_and_stays_at_the_end() -> None:
     items = [Item(at_s=picture.at / 100, snapshot=picture) for picture in pictures]
     replay = Replay(items, speed=10)
     seen = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for picture in replay.updates():
             seen.append(picture.at)
             if len(seen) == 3:

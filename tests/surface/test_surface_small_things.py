@@ -65,7 +65,7 @@ async def test_the_palette_takes_the_action_that_begins_as_typed() -> None:
         assert ascii_text(f"{icon}{field.placeholder}") == "> Search for commands"
         await console.press(*"kill")
         found = console.screen.query_one(CommandList)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not found.option_count or "Kill the" not in str(
                 found.get_option_at_index(0).prompt
             ):

@@ -83,7 +83,7 @@ def on_a_pty(way: str, environment: Mapping[str, str]) -> bytes:
     ) as process:
         os.close(parent)
         seen = b""
-        killer = threading.Timer(40, process.kill)
+        killer = threading.Timer(90, process.kill)
         killer.start()
         while True:
             # Linux answers with EIO when the last writer has gone.
@@ -130,7 +130,7 @@ def test_tmux_prints_nothing_of_it_and_rings(tmp_path: Path) -> None:
     run("new-session", "-d", "-x", "80", "-y", "5", "sleep 60")
     try:
         run("new-window", "-d", command)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while "written" not in (text := run("capture-pane", "-p", "-t", ":1")):
             assert time.monotonic() < deadline, text
             time.sleep(0.05)
