@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -213,6 +213,25 @@ class Listener(loadgen.Connection):
         self.gone.set()
 
 
+@pytest.fixture
+def stamping() -> Iterator[None]:
+    """Have the kernel stamp: it begins a moment after the first socket of all asks for it."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as near,
+        server.accept()[0] as far,
+    ):
+        near.setsockopt(socket.SOL_SOCKET, loadgen.SO_TIMESTAMPNS, 1)
+        until = time.monotonic() + 60
+        told: list[tuple[int, int, bytes]] = []
+        while not told:
+            assert time.monotonic() < until, "the kernel stamps nothing"
+            far.send(b".")
+            _, told, _, _ = near.recvmsg(loadgen.READ_BYTES, loadgen.TOLD_BYTES)
+        yield
+
+
+@pytest.mark.usefixtures("stamping")
 async def test_an_arrival_is_stamped_by_the_kernel_however_late_it_is_read() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         opened = socket.create_connection(server.getsockname())
