@@ -9,18 +9,9 @@ Losing the link is ``lost``, never ``failed``: the machine keeps what it knew, a
 account of the run decides when the link is back.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
-
 from eaglemon.core.lifecycle_events import (
-    AskToken,
     ClearTimer,
     Command,
-    CountersMoved,
-    Event,
-    Generated,
-    GenerationStuck,
-    HealthSeen,
     LaunchAsked,
     LinkLost,
     MemoryBack,
@@ -41,83 +32,14 @@ from eaglemon.core.lifecycle_events import (
     StopRun,
     Timer,
     TimerFired,
-    TokenFailed,
-    TokenSeen,
     WatchMemory,
 )
-from eaglemon.core.profiles import Limits
-from eaglemon.core.runs import RunExit, RunStop, all_gone, was_stopped
-from eaglemon.core.views import HealthVerdict, ServerState
+from eaglemon.core.lifecycle_health import UNHEALTHY_AFTER
+from eaglemon.core.runs import all_gone, was_stopped
+from eaglemon.core.server_machine import RULES, RUNNING, ServerMachine, on
+from eaglemon.core.views import ServerState
 
-UNHEALTHY_AFTER = 2
-"""Bad polls in a row before a ready server is called unhealthy: one may be a hiccup."""
-TOKEN_RETRY_S = 1.0
-BACK_OFF = 1.3
-BUSY_POLL_S = 3.0
-
-
-class ServerMachine:
-    """The life of one server; anybody may read its attributes, only rules write them."""
-
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
-        self.state = ServerState.PREFLIGHT
-        self.detail = ""
-        """Why it is in this state, in words, where the state does not say it."""
-        self.exit: RunExit | None = None
-        self.stop: RunStop | None = None
-        self.was_ready = False
-        self.release_proven = False
-        """The GPU memory was seen to be back after the stop."""
-        self.bad_polls = 0
-        self.hung = False
-        """It was seen not to generate; only a generation takes that back."""
-        self.pause_s = limits.health_interval_s
-        """Until the next poll of a start."""
-        self.before_loss = ServerState.STARTING
-        self.story: list[tuple[ServerState, str, ServerState]] = []
-        """Every change of state with the event that caused it."""
-
-    def handle(self, event: Event) -> list[Command]:
-        """Take one event and return what to do now."""
-        rule = RULES.get((self.state, type(event)))
-        if rule is None:
-            return []
-        before = self.state
-        commands = rule(self, event)
-        if self.state is not before:
-            self.story.append((before, type(event).__name__, self.state))
-        return commands
-
-    def enter(self, state: ServerState, detail: str = "") -> None:
-        """Change to ``state``."""
-        self.state = state
-        self.detail = detail
-
-
-_E = TypeVar("_E", bound=Event)
-Rule: TypeAlias = Callable[[ServerMachine, _E], list[Command]]
-RULES: dict[tuple[ServerState, type[object]], Rule[Any]] = {}
-"""Every pair of state and event that means something; filled by ``on`` below."""
-_RUNNING = (
-    ServerState.STARTING,
-    ServerState.WARMING,
-    ServerState.READY,
-    ServerState.BUSY,
-    ServerState.UNHEALTHY,
-)
-"""The states in which the server's processes are expected to live."""
-
-
-def on(event: type[_E], *states: ServerState) -> Callable[[Rule[_E]], Rule[_E]]:
-    """Register a rule for ``event`` in each of ``states``."""
-
-    def register(rule: Rule[_E]) -> Rule[_E]:
-        for state in states:
-            RULES[state, event] = rule
-        return rule
-
-    return register
+__all__ = ["RULES", "UNHEALTHY_AFTER", "ServerMachine"]
 
 
 # Launch.
@@ -173,7 +95,7 @@ def _adopted(machine: ServerMachine, event: StatusSeen) -> list[Command]:
     return _resume(machine, event)
 
 
-@on(StatusSeen, *_RUNNING, ServerState.STOPPING)
+@on(StatusSeen, *RUNNING, ServerState.STOPPING)
 def _status(machine: ServerMachine, event: StatusSeen) -> list[Command]:
     machine.exit, machine.stop = event.exit, event.stop
     stopping = machine.state is ServerState.STOPPING
@@ -249,110 +171,10 @@ def _settle() -> list[Command]:
     return [StopPolling(), ClearTimer(timer=Timer.READY), ClearTimer(timer=Timer.RELEASE)]
 
 
-# Health.
-
-
-@on(HealthSeen, ServerState.STARTING)
-def _health_starting(machine: ServerMachine, event: HealthSeen) -> list[Command]:
-    if event.verdict is HealthVerdict.OK:
-        machine.enter(ServerState.WARMING)
-        return [AskToken(after_s=0.0)]
-    if event.ready_once and event.verdict is not HealthVerdict.UNKNOWN:
-        # Found by a later console: it is past its start, and ill.
-        machine.was_ready = True
-        machine.enter(ServerState.UNHEALTHY, f"health: {event.verdict.value}")
-        return [PollHealth(after_s=_busy_pause_s(machine))]
-    pause_s, least_s = machine.pause_s, machine.limits.health_interval_s
-    # A closed port stays closed for minutes; an open one may turn good at any moment.
-    closed = event.verdict in {HealthVerdict.REFUSED, HealthVerdict.UNKNOWN}
-    most_s = max(least_s, machine.limits.health_most_s)
-    machine.pause_s = min(pause_s * BACK_OFF, most_s) if closed else least_s
-    return [PollHealth(after_s=pause_s if closed else least_s)]
-
-
-@on(TokenSeen, ServerState.WARMING)
-def _token(machine: ServerMachine, event: TokenSeen) -> list[Command]:
-    del event
-    machine.was_ready = True
-    machine.bad_polls = 0
-    machine.enter(ServerState.READY)
-    return [
-        ClearTimer(timer=Timer.READY),
-        PollHealth(after_s=_ready_pause_s(machine)),
-    ]
-
-
-@on(TokenFailed, ServerState.WARMING)
-def _token_failed(machine: ServerMachine, event: TokenFailed) -> list[Command]:
-    machine.detail = event.reason
-    return [AskToken(after_s=TOKEN_RETRY_S)]
-
-
-@on(HealthSeen, ServerState.READY, ServerState.BUSY)
-def _health_ready(machine: ServerMachine, event: HealthSeen) -> list[Command]:
-    if event.verdict is HealthVerdict.OK:
-        machine.bad_polls = 0
-        machine.hung = False
-        machine.enter(ServerState.READY)
-        return [PollHealth(after_s=_ready_pause_s(machine))]
-    machine.bad_polls += event.verdict is not HealthVerdict.UNKNOWN  # which tells nothing of it
-    if machine.bad_polls >= UNHEALTHY_AFTER:
-        machine.enter(ServerState.UNHEALTHY, f"health: {event.verdict.value}")
-    return [PollHealth(after_s=_busy_pause_s(machine))]
-
-
-@on(HealthSeen, ServerState.UNHEALTHY)
-def _health_unhealthy(machine: ServerMachine, event: HealthSeen) -> list[Command]:
-    if event.verdict is HealthVerdict.OK and not (machine.hung and not event.generated):
-        rule = _health_ready if machine.was_ready else _health_starting
-        return rule(machine, event)
-    if machine.was_ready and not machine.hung and event.verdict is not HealthVerdict.UNKNOWN:
-        machine.detail = f"health: {event.verdict.value}"
-    return [PollHealth(after_s=_busy_pause_s(machine))]
-
-
-@on(CountersMoved, ServerState.READY, ServerState.BUSY, ServerState.UNHEALTHY)
-def _counters_moved(machine: ServerMachine, event: CountersMoved) -> list[Command]:
-    del event
-    # Counters that move prove life although health is late: busy, not unhealthy.
-    late = machine.bad_polls > 0 or machine.state is ServerState.UNHEALTHY
-    if machine.was_ready and late:
-        machine.enter(ServerState.BUSY, "health is late, counters move")
-        machine.bad_polls = 0
-        machine.hung = False
-    return []
-
-
-@on(GenerationStuck, ServerState.READY, ServerState.BUSY, ServerState.UNHEALTHY)
-def _stuck(machine: ServerMachine, event: GenerationStuck) -> list[Command]:
-    if machine.was_ready:
-        machine.hung = True
-        machine.enter(ServerState.UNHEALTHY, event.reason)
-    return []
-
-
-@on(Generated, ServerState.UNHEALTHY)
-def _generated(machine: ServerMachine, event: Generated) -> list[Command]:
-    del event
-    if machine.was_ready:
-        machine.hung = False
-        machine.bad_polls = 0
-        machine.enter(ServerState.READY)
-    return []
-
-
-def _ready_pause_s(machine: ServerMachine) -> float:
-    return min(machine.limits.ready_interval_s, machine.limits.hung_s / 4)
-
-
-def _busy_pause_s(machine: ServerMachine) -> float:
-    return min(BUSY_POLL_S, machine.limits.hung_s / 8)
-
-
 # Stop.
 
 
-@on(StopAsked, *_RUNNING, ServerState.STOPPING, ServerState.FAILED)
+@on(StopAsked, *RUNNING, ServerState.STOPPING, ServerState.FAILED)
 def _stop(machine: ServerMachine, event: StopAsked) -> list[Command]:
     machine.enter(ServerState.STOPPING)
     return [StopPolling(), ClearTimer(timer=Timer.READY), StopRun(grace_s=event.grace_s)]
@@ -393,7 +215,7 @@ def _release_too_late(machine: ServerMachine, event: TimerFired) -> list[Command
     return _settle()
 
 
-@on(LinkLost, ServerState.SPAWNING, *_RUNNING, ServerState.STOPPING, ServerState.RELEASING)
+@on(LinkLost, ServerState.SPAWNING, *RUNNING, ServerState.STOPPING, ServerState.RELEASING)
 def _link_lost(machine: ServerMachine, event: LinkLost) -> list[Command]:
     machine.before_loss = machine.state
     machine.enter(ServerState.LOST, event.reason)
