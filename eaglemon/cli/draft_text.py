@@ -147,6 +147,7 @@ def capture_lines(view: Captured) -> list[str]:
         ("text", f"{count(view.tokens)} tokens in {view.sequences} sequences"),
         ("counting", f"{count(view.scored)} positions of the continuation"),
         ("layers", f"hs {list(view.layers)}"),
+        *(("note", note) for note in view.notes),
     ]
     return columns(rows)
 

@@ -234,6 +234,8 @@ class Captured:
     layers: tuple[int, ...]
     """``hs`` indexes in the file."""
     size_bytes: int
+    notes: tuple[str, ...] = ()
+    """Prompts left out and answers cut, with the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

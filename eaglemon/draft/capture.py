@@ -17,6 +17,7 @@ from eaglemon.draft.store import save_tensors
 from eaglemon.draft.torch_lib import require_device, torch, use_threads
 from eaglemon.errors import ConfigError, UsageError
 
+_LEAST_TOKENS = 2
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -45,15 +46,34 @@ def capture(
     told(CheckStage(doing="loading the target"))
     model, tokenizer = _load(target, DTYPES[dtype], device)
     rows: list[_Row] = []
+    room = _positions(model)
+    short = long = cut = 0
     for number, prompt in enumerate(prompts):
         told(CheckStage(doing="capturing", done=number, of=len(prompts)))
         ids = _tokens(tokenizer, prompt, chat=chat)
-        if len(ids) < 2:
+        left = new_tokens if room is None else min(new_tokens, room - len(ids))
+        short += len(ids) < _LEAST_TOKENS
+        long += left < 1
+        if len(ids) < _LEAST_TOKENS or left < 1:
             continue
-        rows.append(_run(model, ids, new_tokens, layers, device))
+        cut += left < new_tokens
+        rows.append(_run(model, ids, left, layers, device))
+    if not rows and long:
+        raise UsageError(
+            f"no prompt leaves room to answer in the target's {room} positions",
+            hint="give shorter prompts",
+        )
     if not rows:
-        raise UsageError("no prompt of at least 2 tokens", hint="give longer prompts")
-    return _write(out, rows)
+        raise UsageError(
+            f"no prompt of at least {_LEAST_TOKENS} tokens",
+            hint=f"give longer prompts, or see whether the tokenizer of {target} is whole",
+        )
+    notes = (
+        (short, f"prompts left out: under {_LEAST_TOKENS} tokens"),
+        (long, f"prompts left out: no room to answer in the target's {room} positions"),
+        (cut, f"answers end at the target's {room} positions"),
+    )
+    return _write(out, rows, tuple(f"{count} {what}" for count, what in notes if count))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +82,8 @@ class _Row:
     """[T]."""
     states: torch.Tensor
     """[S, T, H] bfloat16."""
+    choices: torch.Tensor
+    """[T] int64: the target's first choice after each position, by its own head."""
     scored: torch.Tensor
     """[T] bool."""
     layers: tuple[int, ...]
@@ -88,9 +110,19 @@ def _load(target: Path, dtype: torch.dtype, device: str) -> tuple[Any, Any]:
     return model.to(device).eval(), tokenizer
 
 
+def _positions(model: Any) -> int | None:
+    """Return how many tokens the target was made for; beyond them it is no model of anything."""
+    told = model.config.get_text_config().to_dict().get("max_position_embeddings")
+    return told if isinstance(told, int) else None
+
+
 def _tokens(tokenizer: Any, prompt: str, *, chat: bool) -> list[int]:
     if not chat:
         return list(tokenizer(prompt)["input_ids"])
+    if not tokenizer.chat_template:
+        raise UsageError(
+            "the target's tokenizer has no chat template", hint="capture without --chat"
+        )
     messages = [{"role": "user", "content": prompt}]
     text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -124,7 +156,13 @@ def _run(
     scored = torch.zeros(length, dtype=torch.bool)
     scored[len(ids) - 1 :] = True
     kept = torch.stack([states[layer][0] for layer in chosen])
-    return _Row(ids=whole[0].cpu(), states=kept.bfloat16().cpu(), scored=scored, layers=chosen)
+    return _Row(
+        ids=whole[0].cpu(),
+        states=kept.bfloat16().cpu(),
+        choices=outputs.logits[0].argmax(-1).cpu(),
+        scored=scored,
+        layers=chosen,
+    )
 
 
 def _keeper(kept: list[torch.Tensor]) -> Callable[[Any, tuple[torch.Tensor, ...]], None]:
@@ -147,13 +185,16 @@ def _final_norm(model: Any) -> Any:
     return norm
 
 
-def _write(out: Path, rows: Sequence[_Row]) -> Captured:
+def _write(out: Path, rows: Sequence[_Row], notes: tuple[str, ...]) -> Captured:
     longest = max(row.ids.numel() for row in rows)
     pad = torch.nn.functional.pad
     tensors = {
         "input_ids": torch.stack([pad(row.ids, (0, longest - row.ids.numel())) for row in rows]),
         "hidden_states": torch.stack(
             [pad(row.states, (0, 0, 0, longest - row.ids.numel())) for row in rows]
+        ),
+        "target_argmax": torch.stack(
+            [pad(row.choices, (0, longest - row.ids.numel())) for row in rows]
         ),
         "loss_mask": torch.stack([pad(row.scored, (0, longest - row.ids.numel())) for row in rows]),
         "lengths": torch.tensor([row.ids.numel() for row in rows]),
@@ -167,4 +208,5 @@ def _write(out: Path, rows: Sequence[_Row]) -> Captured:
         scored=sum(int(row.scored.sum()) for row in rows),
         layers=rows[0].layers,
         size_bytes=size,
+        notes=notes,
     )

@@ -2,7 +2,7 @@
 
 * plain safetensors: ``input_ids`` [B, T], ``hidden_states`` [B, L+1, T, H], slot 0 the embedding;
   optional ``loss_mask`` [B, T], ``lengths`` [B] of padded sequences, ``layers`` [S] where only some
-  layers are held, in place of L+1;
+  layers are held, in place of L+1, and ``target_argmax`` [B, T], the target's first choices;
 * speculators ``hs_*.safetensors``: ``token_ids`` [T], ``hidden_states`` [T, A+1, H], the last
   before the final norm;
 * SpecForge ``.ckpt`` (pickles): ``input_ids`` [T], ``loss_mask`` [T], ``aux_hidden_state``
@@ -47,6 +47,8 @@ class Record:
     """Whether ``last`` has been through the final norm; ``None`` where it must be found out."""
     mask: torch.Tensor
     """[T] bool: positions that count (the assistant's)."""
+    choices: torch.Tensor | None = None
+    """[T] int64: the target's first choice after each position, where the file tells it."""
 
     @property
     def size_bytes(self) -> int:
@@ -158,6 +160,11 @@ def _plain(
             f"{path}: input_ids is {list(shape)} and hidden_states {list(hidden.shape)}",
             hint="expected [B, T] and [B, L+1, T, H]",
         )
+    if "target_argmax" in file.tensors and file.info("target_argmax").shape != shape:
+        raise ConfigError(
+            f"{path}: target_argmax is {list(file.info('target_argmax').shape)}",
+            hint="expected [B, T] as input_ids, or none",
+        )
     if not batch or not slots:
         raise ConfigError(
             f"{path}: hidden_states is {list(hidden.shape)}: it holds no sequence or no layer",
@@ -178,6 +185,9 @@ def _plain(
         mask = torch.ones(taken, dtype=torch.bool)
         if "loss_mask" in file.tensors:
             mask = read_tensor(file, "loss_mask", start=row, stop=row + 1)[0, :taken].bool()
+        choices = None
+        if "target_argmax" in file.tensors:
+            choices = read_tensor(file, "target_argmax", start=row, stop=row + 1)[0, :taken].long()
         features = {
             f"hs[{layer}]": _span(hidden, (row * slots + slot) * length * width, taken, width)
             for slot, layer in enumerate(layers)
@@ -189,6 +199,7 @@ def _plain(
             last=features[f"hs[{max(layers)}]"],
             last_normed=None,
             mask=mask,
+            choices=choices,
         )
 
 

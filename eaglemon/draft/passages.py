@@ -4,6 +4,7 @@ Of the target only three tensors are used: its embedding (the rows of the tokens
 final norm and its head (in slices of rows).
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,8 @@ TEXT = "text"
 _HEAD_ROWS = 16384
 _TRUSTED_AGREEMENT = 0.5
 _USABLE_AGREEMENT = 0.2
+_ONE_MORE = re.compile(r"(gemma[23]?|gemma3_text|qwen3_next|qwen3_5)(_moe)?(_text)?")
+"""Targets whose final norm multiplies by 1 + weight (``modeling_*.py`` of transformers 5.19)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,18 +155,27 @@ def target_choices(
     readings = (True, False) if stated is None else (stated,)
     results: list[tuple[float, bool, list[torch.Tensor]]] = []
     for normed in readings:
-        choices, agreed, counted = [], 0, 0
+        choices = []
         for record in records:
             if record.last is None:
                 raise ConfigError("a sequence without the output of the last layer")
-            choice = _choices(record.last, target, device, normed=normed)
-            right = (choice[:-1] == record.ids[1:]) & record.mask[:-1]
-            agreed += int(right.sum())
-            counted += int(record.mask[:-1].sum())
-            choices.append(choice)
-        results.append((agreed / max(1, counted), normed, choices))
+            choices.append(_choices(record.last, target, device, normed=normed))
+        results.append((_agreement(choices, records), normed, choices))
     agreement, normed, best = max(results, key=lambda result: result[0])
+    told = [record.choices for record in records if record.choices is not None]
+    if len(told) == len(records):
+        # The target's own head knows of scales and biases that the head's matrix does not tell.
+        agreement, best = _agreement(told, records), told
     return best, normed, agreement
+
+
+def _agreement(choices: Sequence[torch.Tensor], records: Sequence[Record]) -> float:
+    """Return the share of the text that the choices predict."""
+    agreed = counted = 0
+    for choice, record in zip(choices, records, strict=True):
+        agreed += int(((choice[:-1] == record.ids[1:]) & record.mask[:-1]).sum())
+        counted += int(record.mask[:-1].sum())
+    return agreed / max(1, counted)
 
 
 def _choices(last: torch.Tensor, target: Checkpoint, device: str, *, normed: bool) -> torch.Tensor:
@@ -195,8 +207,11 @@ def _final_norm(target: Checkpoint, dtype: torch.dtype, device: str) -> tuple[to
     name = _named(target, "norm.weight")
     if name is None:
         raise ConfigError(f"{target.folder}: no model.norm.weight")
-    eps = float(target_body(target.config).get("rms_norm_eps") or 1e-6)
-    return read_tensor(target, name, dtype=dtype, device=device), eps
+    body = target_body(target.config)
+    weight = read_tensor(target, name, dtype=dtype, device=device)
+    if _ONE_MORE.fullmatch(str(body.get("model_type"))):
+        weight = weight + 1
+    return weight, float(body.get("rms_norm_eps") or 1e-6)
 
 
 def _embedding(model: DraftModel, draft: Checkpoint, target: Checkpoint) -> tuple[Checkpoint, str]:
