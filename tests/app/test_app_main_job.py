@@ -128,7 +128,7 @@ async def test_a_second_console_adopts_the_server_and_may_stop_it() -> None:
             for seen, late in zip(live.phases, view.phases, strict=True):
                 if seen.started_s is not None and late.started_s is not None:
                     # Stamps are whole seconds, and a busy machine is late to see a line live.
-                    assert -5.0 < late.started_s - seen.started_s < 2.0, seen.phase
+                    assert -60.0 < late.started_s - seen.started_s < 2.0, seen.phase
             stopped = await second.stop(server_id, grace_s=3.0)
             assert stopped.state is ServerState.STOPPED
         followed = await first.wait(server_id, timeout_s=LIMIT_S)

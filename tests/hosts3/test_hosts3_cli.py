@@ -1,6 +1,7 @@
 """``eaglemon gpus`` and ``eaglemon hosts check`` as processes: local, over a real sshd, refused."""
 
 import asyncio
+import itertools
 import json
 import os
 import signal
@@ -144,12 +145,13 @@ async def test_gpus_of_two_hosts_in_text_and_json(tmp_path: Path) -> None:
         assert process.stdout is not None
         times: list[float] = []
         async with asyncio.timeout(LIMIT_S):
-            while len(times) < 5:
+            while len(times) < 8:
                 line = json.loads(await process.stdout.readline())
                 sample = line["hosts"][0]["sample"]
                 times += [sample["at"]] if sample else []
         assert times == sorted(set(times))
-        assert times[-1] - times[0] < 3.0
+        # Without the option they come each second.
+        assert min(after - before for before, after in itertools.pairwise(times)) < 0.9
         process.send_signal(signal.SIGINT)
         async with asyncio.timeout(LIMIT_S):
             await process.communicate()
