@@ -124,10 +124,11 @@ class Probe:
         counted = await self._counted_since(before)
         told = counted is not None or any(record.counts is not None for record in self._records)
         lines = None if told else await self._lines_since(self._started)
-        self._notes += self._trust()
-        return figures_of(
+        figures = figures_of(
             self._records, users=plan.concurrency, counter_difference=counted, log_lines=lines
         )
+        self._notes += self._trust(figures)
+        return figures
 
     async def _send(self, first: int, count: int, *, state: str) -> None:
         self._live.clear()
@@ -257,7 +258,7 @@ class Probe:
             )
         return found
 
-    def _trust(self) -> list[str]:
+    def _trust(self, figures: ProbeFigures) -> list[str]:
         """Return what limits the trust in the figures."""
         notes = []
         if self._target.trust is not None and not self._target.trust.verify:
@@ -302,6 +303,12 @@ class Probe:
             notes.append(
                 "answers were forced to their full length: text after its end repeats itself, "
                 "which flatters the accept length"
+            )
+        share = figures.steady_share
+        if share is not None and share < 1:
+            notes.append(
+                f"steady tok/s are over {share:.0%} of the time in which all users were busy: "
+                "requests that did not end well ran in the rest"
             )
         wanted = self._plan.duration_s
         if wanted is not None and len(self._records) == self._plan.requests:

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from eaglemon.core.log_figures import LinesAcceptance
 from eaglemon.core.speculation import AcceptCounts, add_counts
+from eaglemon.core.steady import RequestSpan, SteadyRate, steady_rate
 
 LAG_LIMIT_S = 0.003
 """A first token may be told too late by no more than this."""
@@ -252,6 +253,8 @@ class ProbeFigures:
     """Time per output token, per request: the inverse of ``decode_tok_s``."""
     steady_tok_s: float | None = None
     """All tokens that arrived while every user had a request under way, over that time."""
+    steady_share: float | None = None
+    """Of that time, what it is over: less than 1 where requests did not end well."""
     chunk_gap_s: Spread | None = None
     """Between chunks: the time of one verify step, not of one token."""
     counts: AcceptCounts | None = None
@@ -327,6 +330,7 @@ def figures_of(
     length = counts.accept_length if counts is not None else None
     if counts is None and log_lines is not None:
         counts, length, source = log_lines.counts, log_lines.accept_length, "log lines"
+    steady = _steady(records, users)
     gaps = [
         later.at_s - earlier.at_s
         for record in ok
@@ -341,7 +345,8 @@ def figures_of(
         completion_tokens=tokens,
         total_tok_s=tokens / (end - start) if end > start and tokens else None,
         user_tok_s=_user_tok_s(ok),
-        steady_tok_s=_steady_tok_s(records, users),
+        steady_tok_s=steady.tok_s if steady else None,
+        steady_share=steady.share if steady else None,
         token_time_s=spread([1 / r.decode_tok_s for r in ok if r.decode_tok_s]),
         decode_tok_s=spread([r.decode_tok_s for r in ok if r.decode_tok_s is not None]),
         ttft_s=spread([r.ttft_s for r in ok if r.ttft_s is not None]),
@@ -377,23 +382,16 @@ def _user_tok_s(ok: Sequence[RequestRecord]) -> float | None:
     return tokens / time_s if time_s > 0 and tokens is not None else None
 
 
-def _steady_tok_s(records: Sequence[RequestRecord], users: int | None) -> float | None:
-    """Return the rate from when the last user had begun to when the first found nothing to do.
-
-    Not known where a request did not end well: its tokens enter no figure, and without them the
-    rate would be too low.
-    """
-    well = all(record.status is RequestStatus.OK for record in records)
-    if users is None or len(records) < 2 * users or not well:
+def _steady(records: Sequence[RequestRecord], users: int | None) -> SteadyRate | None:
+    if users is None:
         return None
-    begun = sorted(record.sent_at for record in records)
-    start = begun[users - 1]
-    # A user that ends later than the last request began has nothing to do any more.
-    end = min(r.ended_at for r in records if r.ended_at > begun[-1])
-    tokens = tokens_of(
-        arrival
+    spans = [
+        RequestSpan(
+            sent_at=record.sent_at,
+            ended_at=record.ended_at,
+            well=record.status is RequestStatus.OK,
+            arrivals=tuple((record.sent_at + one.at_s, one.tokens) for one in record.arrivals),
+        )
         for record in records
-        for arrival in record.arrivals
-        if start < record.sent_at + arrival.at_s <= end
-    )
-    return tokens / (end - start) if end > start and tokens else None
+    ]
+    return steady_rate(spans, users)

@@ -105,7 +105,9 @@ def _row(probe: ProbeProgress) -> Mapping[str, Any]:
     }
     for name in ("ok", "failed", "cut", "cancelled", "duration_s", "completion_tokens"):
         row[name] = getattr(figures, name)
-    for name in ("total_tok_s", "steady_tok_s", "user_tok_s", "accept_length", "accept_source"):
+    for name in ("total_tok_s", "steady_tok_s", "steady_share", "user_tok_s"):
+        row[name] = getattr(figures, name)
+    for name in ("accept_length", "accept_source"):
         row[name] = getattr(figures, name)
     row["accept_rate"] = counts.accept_rate if counts else None
     row["verify_steps"] = counts.steps if counts else None

@@ -18,6 +18,7 @@ from eaglemon.core.probe import (
     tokens_of,
 )
 from eaglemon.core.sse import SseEvent
+from eaglemon.core.steady import RequestSpan, steady_rate
 from eaglemon.engines.base import StreamEvent
 from eaglemon.errors import ProbeError
 from eaglemon.io.store_queries import pack_arrivals, unpack_arrivals
@@ -82,7 +83,8 @@ async def test_a_malformed_answer_fails_its_own_request_only(
     assert (done.figures.ok, done.figures.failed) == (3, 1)
     [failed] = [r for r in done.records if r.status is RequestStatus.FAILED]
     assert reason in (failed.error or "")
-    assert done.figures.steady_tok_s is None
+    share = done.figures.steady_share
+    assert share is None or share < 1
 
 
 HISTOGRAMS = {
@@ -195,8 +197,36 @@ def test_a_steady_rate_is_of_requests_that_ended_well() -> None:
 
     well = [record(number, RequestStatus.OK) for number in range(4)]
     assert figures_of(well, users=1).steady_tok_s == 5.0
-    cut = [*well[:3], record(3, RequestStatus.CUT)]
-    assert figures_of(cut, users=1).steady_tok_s is None
+    assert figures_of(well, users=1).steady_share == 1.0
+    # Over what remains, and marked: neither its tokens nor its time count.
+    figures = figures_of([*well[:3], record(3, RequestStatus.CUT)], users=1)
+    assert (figures.steady_tok_s, figures.steady_share) == (5.0, 0.75)
+    figures = figures_of([well[0], record(1, RequestStatus.FAILED), *well[2:]], users=1)
+    assert (figures.steady_tok_s, figures.steady_share) == (5.0, 0.75)
+    none = figures_of([record(number, RequestStatus.CUT) for number in range(4)], users=1)
+    assert (none.steady_tok_s, none.steady_share) == (None, None)
+
+
+def test_other_users_count_only_where_all_were_busy() -> None:
+    """The second user's request broke from 1.5 to 2.5: what the first got then does not count."""
+    first = [span(number, number + 1.0, tokens=10) for number in range(6)]
+    second = [
+        span(0.5, 1.5, tokens=6),
+        span(1.5, 2.5, tokens=99, well=False),
+        span(2.5, 5.5, tokens=18),
+        span(5.5, 6.5, tokens=6),
+    ]
+    rate = steady_rate([*first, *second], users=2)
+    assert rate is not None
+    # From 0.5 to 6 but for 1.5 to 2.5: answers that end at 1, 3, 4, 5 and 6, and at 1.5 and 5.5.
+    assert rate.tok_s == pytest.approx((5 * 10 + 6 + 18) / 4.5)
+    assert rate.share == pytest.approx(4.5 / 5.5)
+
+
+def span(sent_at: float, ended_at: float, *, tokens: int, well: bool = True) -> RequestSpan:
+    return RequestSpan(
+        sent_at=sent_at, ended_at=ended_at, well=well, arrivals=((ended_at, tokens),)
+    )
 
 
 ACCEPT = {
