@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Protocol
 
-from eaglemon.app.foreign import MEMORY_BACK_S, find_foreign, memory_of, stop_foreign
+from eaglemon.app.foreign import MEMORY_BACK_S, find_foreign, stop_foreign
 from eaglemon.app.health import ask_health, ask_token
 from eaglemon.app.host import Host
 from eaglemon.app.keeper import Keeper
@@ -15,8 +15,10 @@ from eaglemon.app.preflight import gpu_problems
 from eaglemon.app.probe_target import recognise
 from eaglemon.core.crashes import LOOP_EXITS, LOOP_WINDOW_S, is_crash_loop
 from eaglemon.core.foreign import ForeignServer, ForeignStop, Reached, parse_foreign_id
-from eaglemon.core.problems import did_you_mean
+from eaglemon.core.nvidia_smi import advise, is_no_driver
+from eaglemon.core.problems import did_you_mean, errors_among
 from eaglemon.core.profiles import Limits, Profile
+from eaglemon.core.release import gone_unseen
 from eaglemon.core.units import duration, memory
 from eaglemon.core.views import HealthVerdict, LaunchPlan, ServerState, ServerView, Snapshot
 from eaglemon.errors import (
@@ -32,6 +34,7 @@ _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 5.0
 _BACK_OFF = 1.3
 _MEMORY_STEP_S = 0.3
+_NO_SAMPLE = "no sample of the GPUs has come"
 
 
 class Console(Protocol):
@@ -104,7 +107,7 @@ async def _memory_back(console: Console, plan: LaunchPlan, *, ended_at: float) -
                 host = snapshot.host(plan.host)
                 age_s = host.sample_age_s if host is not None else None
                 fresh = age_s is not None and snapshot.at - age_s > ended_at
-                if host is None or (fresh and not gpu_problems(plan, host.sample)):
+                if host is None or (fresh and not errors_among(gpu_problems(plan, host.sample))):
                     return
                 await asyncio.sleep(_MEMORY_STEP_S)
 
@@ -210,22 +213,45 @@ class Foreign:
                 told(last)
         if not last.gone:
             return last
-        while self._clock.monotonic() - began < grace_s + MEMORY_BACK_S:
-            sample = host.sample
-            held = memory_of(server, sample).memory_used_bytes
-            if sample is None or not held:
-                words = f"{memory(server.memory_used_bytes)} of GPU memory back"
-                last = replace(last, steps=(*last.steps, words), memory_back=True)
-                told(last)
-                break
+        limit_s = grace_s + MEMORY_BACK_S
+        while True:
+            unseen = _NO_SAMPLE if host.sample is None else host.sample.unseen
+            holders = () if host.sample is None else host.sample.processes
+            if unseen is None and not any(one.pid in server.pids for one in holders):
+                return _told(last, _back(server), told, memory_back=True)
+            late = self._clock.monotonic() - began >= limit_s
+            if unseen is not None and (late or is_no_driver(unseen)):
+                return _told(last, gone_unseen(advise(unseen)), told, memory_unseen=advise(unseen))
+            if late:
+                return last
             await self._clock.sleep(_MEMORY_STEP_S)
-        return last
 
     def host(self, name: str) -> Host:
         """Return a host by its name; raises ``UsageError``."""
         if name not in self._hosts:
             raise UsageError(f"unknown host {name!r}", hint=did_you_mean(name, self._hosts))
         return self._hosts[name]
+
+
+def _back(server: ForeignServer) -> str:
+    if server.memory_used_bytes:
+        return f"{memory(server.memory_used_bytes)} of GPU memory back"
+    return "its GPU memory is back" if server.gpu_indexes else "it holds no GPU memory"
+
+
+def _told(
+    stop: ForeignStop,
+    words: str,
+    told: Callable[[ForeignStop], None],
+    *,
+    memory_back: bool = False,
+    memory_unseen: str = "",
+) -> ForeignStop:
+    last = replace(
+        stop, steps=(*stop.steps, words), memory_back=memory_back, memory_unseen=memory_unseen
+    )
+    told(last)
+    return last
 
 
 async def wait_at(

@@ -6,7 +6,7 @@ It owns no connection: it uses the host's link while there is one.
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from datetime import datetime
 
 from eaglemon.app.foreign import foreign_events
@@ -14,7 +14,7 @@ from eaglemon.app.health_watch import HealthWatch
 from eaglemon.app.history import MemoryHistory, PastStarts, StartHistory
 from eaglemon.app.hooks import run_hooks
 from eaglemon.app.host import Host
-from eaglemon.app.memory import levels_before, release_steps
+from eaglemon.app.memory import watch_release
 from eaglemon.app.meter import Meter
 from eaglemon.app.preflight import refuse
 from eaglemon.app.runs import request_of
@@ -72,7 +72,7 @@ class Keeper:
         self.log = ServerLog(engine.log_rules, meter=self.meter, clock=clock, heard=self._heard)
         self.model_name = profile.served_name or profile.model
         self._clock = clock
-        self._changed = changed
+        self.changed = changed
         self._check = check
         self._force = False
         self.refused: EaglemonError | None = None
@@ -223,7 +223,7 @@ class Keeper:
             self._state_changed(self.machine.state)
         for command in commands:
             self._carry_out(command)
-        self._changed()
+        self.changed()
 
     def _state_changed(self, state: ServerState) -> None:
         match state:
@@ -282,7 +282,7 @@ class Keeper:
             case events.StopRun(grace_s=grace_s):
                 self._tasks.start("stop", self._stop_run(grace_s))
             case events.WatchMemory():
-                self._tasks.start("memory", self._watch_memory())
+                self._tasks.start("memory", watch_release(self))
             case events.SetTimer(timer=timer, after_s=after_s):
                 self._tasks.start(f"timer {timer}", self._fire(timer, after_s))
             case events.ClearTimer(timer=timer):
@@ -335,24 +335,6 @@ class Keeper:
         except LinkLostError as error:
             self.feed(events.LinkLost(reason=str(error)))
 
-    async def _watch_memory(self) -> None:
-        before = levels_before(self.record, self.seen.held_uuids)
-        if not before:
-            self.feed(events.MemoryBack())  # It never held GPU memory.
-            return
-        gone_at = self.machine.stop.gone_at if self.machine.stop else None
-        with suppress(LinkLostError):
-            known = frozenset(self.seen.pids_ever)
-            steps = release_steps(
-                self.host.link, before, pids=known, gone_at=gone_at, seen=self.host.take
-            )
-            async with aclosing(steps):
-                async for release in steps:
-                    self.seen.release = release
-                    if release.back:
-                        self.feed(events.MemoryBack())
-                    self._changed()
-
     async def _fire(self, timer: events.Timer, after_s: float) -> None:
         await self._clock.sleep(after_s)
         self.feed(events.TimerFired(timer=timer))
@@ -375,18 +357,18 @@ class Keeper:
         if any(isinstance(event, FaultSeen) and event.cause == "port-in-use" for event in heard):
             self.feed(events.PortTaken())
             self._tasks.start("stranger", self._name_stranger())
-        self._changed()
+        self.changed()
 
     async def _name_stranger(self) -> None:
         with suppress(HostError):
             self.seen.stranger = await self._health.name_stranger()
-            self._changed()
+            self.changed()
 
     def _metrics_seen(self, moved: bool) -> None:  # noqa: FBT001 -- called by follow_metrics only
         if moved:
             self.seen.counters_moved_at = self._clock.monotonic()
             self.feed(events.CountersMoved())
-        self._changed()
+        self.changed()
 
     async def _look_for(self, there: Callable[[], Awaitable[bool]]) -> None:
         async for event in foreign_events(there, self._clock):
@@ -397,4 +379,4 @@ class Keeper:
             await run_hooks(self.host.link, self.profile, self.profile.hooks.after_stop)
         except EaglemonError as error:
             self.preflight_notes.append(f"after_stop: {error.message}")
-        self._changed()
+        self.changed()

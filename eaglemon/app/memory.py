@@ -1,16 +1,92 @@
 """Watches the GPU memory of a stopped run come back."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from typing import Protocol
 
+from eaglemon.app.host import Host
 from eaglemon.app.runs import notes_of
+from eaglemon.app.seen import Seen
 from eaglemon.core.hosts import HostSample
+from eaglemon.core.lifecycle import ServerMachine
+from eaglemon.core.lifecycle_events import Event, MemoryBack, MemoryUnseen
+from eaglemon.core.nvidia_smi import advise, is_no_driver
 from eaglemon.core.release import Release, release_of
 from eaglemon.core.runs import RunRecord
+from eaglemon.errors import HostError
 from eaglemon.io.host_link import HostLink
 
 SAMPLE_S = 0.2
 """GPU samples come this often while a stop waits for the memory."""
+UNSEEN_S = 5.0
+"""So long a driver is waited for that does not tell who holds memory: it may be slow."""
+
+
+class Stopped(Protocol):
+    """What is known of a run that was stopped (``eaglemon.app.keeper.Keeper``)."""
+
+    host: Host
+    machine: ServerMachine
+    record: RunRecord | None
+    seen: Seen
+
+    @property
+    def changed(self) -> Callable[[], None]:
+        """Called when there is something new to show."""
+        ...
+
+    def feed(self, event: Event) -> None:
+        """Give the machine an event."""
+        ...
+
+
+async def watch_release(run: Stopped) -> None:
+    """Tell the machine of ``run`` when its GPU memory is back, or that nobody can see it."""
+    gone_at = run.machine.stop.gone_at if run.machine.stop else None
+    pids = frozenset(run.seen.pids_ever)
+    # The link may be lost: the machine is told of that by others.
+    with suppress(HostError):
+        if not levels_before(run.record, run.seen.held_uuids):
+            unseen = await _look_for_holders(run, pids=pids, gone_at=gone_at)
+            if unseen is not None:
+                run.feed(MemoryUnseen(reason=advise(unseen), no_driver=is_no_driver(unseen)))
+                return
+        before = levels_before(run.record, run.seen.held_uuids)
+        if not before:
+            run.feed(MemoryBack())  # It never held GPU memory.
+            return
+        steps = release_steps(run.host.link, before, pids=pids, gone_at=gone_at, seen=run.host.take)
+        async with aclosing(steps):
+            async for release in steps:
+                run.seen.release = release
+                if release.back:
+                    run.feed(MemoryBack())
+                run.changed()
+
+
+async def _look_for_holders(
+    run: Stopped, *, pids: frozenset[int], gone_at: float | None
+) -> str | None:
+    """Note the GPUs that still list a process of ``run``; return why that cannot be seen.
+
+    Raises ``LinkLostError``.
+    """
+    unseen: str | None = "no sample of the GPUs has come"
+    with suppress(TimeoutError):
+        async with asyncio.timeout(UNSEEN_S):
+            samples = run.host.link.watch_gpus(interval_s=SAMPLE_S, processes_interval_s=SAMPLE_S)
+            async with aclosing(samples) as stream:
+                async for sample in stream:
+                    run.host.take(sample)
+                    if gone_at is not None and sample.at < gone_at:
+                        continue
+                    unseen = sample.unseen
+                    if unseen is None or is_no_driver(unseen):
+                        mine = (one for one in sample.processes if one.pid in pids)
+                        run.seen.held_uuids.update(one.gpu_uuid for one in mine)
+                        return unseen
+    return unseen
 
 
 async def release_steps(

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from eaglemon.app.draft_check import draft_problems
 from eaglemon.app.host import Host
-from eaglemon.core.hosts import HostSample
+from eaglemon.core.hosts import GpuSample, HostSample
+from eaglemon.core.nvidia_smi import NOT_READ, advise
 from eaglemon.core.problems import Problem, Severity, errors_among
 from eaglemon.core.runs import HostCheck
 from eaglemon.core.units import memory
@@ -155,7 +156,10 @@ def gpu_problems(plan: LaunchPlan, sample: HostSample | None) -> list[Problem]:
             )
             continue
         used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
-        if used is None or not total or used / total < GPU_IN_USE_SHARE:
+        if gpu.error is not None or used is None:
+            problems.append(_unreadable(gpu))
+            continue
+        if not total or used / total < GPU_IN_USE_SHARE:
             continue
         holders = [p for p in sample.processes if p.gpu_uuid == gpu.uuid]
         names = ", ".join(f"PID {p.pid} of {p.user or 'unknown owner'}" for p in holders)
@@ -169,6 +173,24 @@ def gpu_problems(plan: LaunchPlan, sample: HostSample | None) -> list[Problem]:
             )
         )
     return problems
+
+
+def _unreadable(gpu: GpuSample) -> Problem:
+    """Tell a GPU that has failed, and one whose memory is merely not told."""
+    if gpu.error is not None and not gpu.error.startswith(NOT_READ):
+        return Problem(
+            where=f"GPU {gpu.index}",
+            message=f"it cannot be read: {advise(gpu.error)}",
+            hint="choose other GPUs with --set gpus=...",
+            slug="gpu-unreadable",
+        )
+    return Problem(
+        where=f"GPU {gpu.index}",
+        message="the driver does not tell how much of its memory is in use",
+        hint="see nvidia-smi there before a long start",
+        severity=Severity.WARNING,
+        slug="gpu-memory-unknown",
+    )
 
 
 def _room_problems(plan: LaunchPlan, answer: HostCheck) -> list[Problem]:

@@ -2,7 +2,7 @@
 
 from eaglemon.app.keeper import Keeper
 from eaglemon.core.holders import memory_holders, process_holds
-from eaglemon.core.release import GONE_UNPROVEN, Release
+from eaglemon.core.release import GONE_UNPROVEN, Release, gone_unseen
 from eaglemon.core.runs import RunStop
 from eaglemon.core.units import duration, memory, plural
 from eaglemon.core.views import ServerState, StopView
@@ -18,10 +18,11 @@ def stop_view(keeper: Keeper, wall: float) -> StopView | None:
     if stop is None and machine.release_proven:
         # It ended by itself before the host's account of the stop was seen.
         return StopView(
-            steps=("no process was left", _back(release, None)),
+            steps=("no process was left", _back(keeper, None)),
             processes_left=len(keeper.pids),
             memory_to_release_bytes=release.held_bytes if release else None,
             proven=True,
+            memory_unseen=machine.memory_unseen,
         )
     if stop is None:
         asked = machine.state in {ServerState.STOPPING, ServerState.RELEASING}
@@ -38,8 +39,8 @@ def stop_view(keeper: Keeper, wall: float) -> StopView | None:
         steps.append(f"{waits_for(release)}{rest}")
     elif machine.state is ServerState.STOPPED and is_unreadable(release):
         steps.append(GONE_UNPROVEN)
-    if machine.release_proven:
-        steps.append(_back(release, elapsed_s))
+    if machine.release_proven or machine.memory_unseen:
+        steps.append(_back(keeper, elapsed_s))
     late = stop.gone_at is not None and wall - began - (stop.gone_at - stop.requested_at) > (
         _TELL_HOLDERS_S
     )
@@ -55,6 +56,7 @@ def stop_view(keeper: Keeper, wall: float) -> StopView | None:
         memory_to_release_bytes=release.held_bytes if release else None,
         elapsed_s=elapsed_s,
         proven=machine.release_proven,
+        memory_unseen=machine.memory_unseen,
     )
 
 
@@ -95,7 +97,10 @@ def _so_far(release: Release | None) -> str:
     return f", {release.gpus_back} of {plural(release.gpus, 'GPU')} are back"
 
 
-def _back(release: Release | None, elapsed_s: float | None) -> str:
+def _back(keeper: Keeper, elapsed_s: float | None) -> str:
+    release = keeper.seen.release
+    if keeper.machine.memory_unseen:
+        return gone_unseen(keeper.machine.memory_unseen)
     if release is None:
         return "it held no GPU memory"
     after = "" if elapsed_s is None else f" after {duration(elapsed_s)}"

@@ -8,8 +8,9 @@ from eaglemon.app.api import Eaglemon
 from eaglemon.cli import diagnostics, output, session
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option
 from eaglemon.core.foreign import ForeignServer, ForeignStop, parse_foreign_id
+from eaglemon.core.nvidia_smi import is_no_driver
 from eaglemon.core.profiles import Limits
-from eaglemon.core.release import GONE_UNPROVEN
+from eaglemon.core.release import GONE_UNPROVEN, gone_unseen
 from eaglemon.core.units import count, index_ranges, memory, plural
 from eaglemon.core.views import ServerView
 from eaglemon.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UsageError
@@ -38,8 +39,9 @@ def command(
     """Stop SERVER: TERM, grace, KILL of what is left, then wait for the GPU memory.
 
     Asks first where there is a terminal. Exits with 0 when no process is left and the memory is
-    back, and with 1 otherwise. A server that no console started needs --foreign and its PID@HOST,
-    as eaglemon foreign lists it; without a terminal to ask on it needs --yes too.
+    back (or the host has no driver that could tell, which is said), and with 1 otherwise. A server
+    that no console started needs --foreign and its PID@HOST, as eaglemon foreign lists it; without
+    a terminal to ask on it needs --yes too.
     """
     if foreign:
         return _kill_foreign(invocation, server, hosts, grace, confirmed=confirmed, as_json=as_json)
@@ -121,8 +123,11 @@ def _kill_foreign(
         output.write_document("kill", {"foreign": stop})
     else:
         output.write_lines([stop.server.id])
-    if stop.gone and stop.memory_back:
+    if stop.gone and (stop.memory_back or is_no_driver(stop.memory_unseen)):
         return EXIT_OK
+    if stop.gone and stop.memory_unseen:
+        diagnostics.fail(f"{server}: {gone_unseen(stop.memory_unseen)}")
+        return EXIT_FAILED
     left = ", ".join(f"PID {pid}" for pid in stop.left) or "its GPU memory"
     diagnostics.fail(f"{server}: not shown to be gone: {left}")
     return EXIT_FAILED
@@ -149,6 +154,11 @@ def _result(server: ServerView, *, was_over: bool) -> int:
     if stop is None or was_over:
         diagnostics.talk(f"{server.id} had already ended")
         return EXIT_OK
+    if stop.memory_unseen:
+        said = gone_unseen(stop.memory_unseen).removeprefix("processes are ")
+        tell = diagnostics.talk if stop.proven else diagnostics.fail
+        tell(f"{server.id} is {said}")
+        return EXIT_OK if stop.proven else EXIT_FAILED
     if stop.proven and stop.memory_to_release_bytes is None:
         diagnostics.talk(f"{server.id} is gone; it held no GPU memory")
         return EXIT_OK

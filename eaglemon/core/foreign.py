@@ -61,6 +61,8 @@ class ForeignStop:
     steps: tuple[str, ...] = ()
     left: tuple[int, ...] = ()
     memory_back: bool = False
+    memory_unseen: str = ""
+    """Why it is not known whether its GPU memory is back; empty where it is."""
 
     @property
     def gone(self) -> bool:

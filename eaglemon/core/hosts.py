@@ -189,6 +189,15 @@ class HostSample:
     notes: tuple[str, ...] = ()
     """What else to know of the GPUs: those given to a virtual machine, for one."""
 
+    @property
+    def unseen(self) -> str | None:
+        """Why it is not known who holds GPU memory here; ``None`` where it is."""
+        if self.driver_error is not None:
+            return self.driver_error
+        if self.processes_known:
+            return None
+        return next((one.error for one in self.gpus if one.error), "the driver lists no processes")
+
     def memory_used_bytes(self, uuids: frozenset[str]) -> int | None:
         """Sum of used memory over the named GPUs; ``None`` when one of them is not known."""
         used = {gpu.uuid: gpu.memory_used_bytes for gpu in self.gpus if gpu.uuid in uuids}

@@ -15,6 +15,7 @@ from eaglemon.core.lifecycle_events import (
     LaunchAsked,
     LinkLost,
     MemoryBack,
+    MemoryUnseen,
     PollHealth,
     PortTaken,
     PreflightFailed,
@@ -35,6 +36,7 @@ from eaglemon.core.lifecycle_events import (
     WatchMemory,
 )
 from eaglemon.core.lifecycle_health import UNHEALTHY_AFTER
+from eaglemon.core.release import gone_unseen
 from eaglemon.core.runs import all_gone, was_stopped
 from eaglemon.core.server_machine import RULES, RUNNING, ServerMachine, on
 from eaglemon.core.views import ServerState
@@ -191,6 +193,14 @@ def _memory_back(machine: ServerMachine, event: MemoryBack) -> list[Command]:
     del event
     machine.release_proven = True
     machine.enter(ServerState.STOPPED)
+    return _settle()
+
+
+@on(MemoryUnseen, ServerState.RELEASING)
+def _memory_unseen(machine: ServerMachine, event: MemoryUnseen) -> list[Command]:
+    machine.release_proven = event.no_driver
+    machine.memory_unseen = event.reason
+    machine.enter(ServerState.STOPPED, gone_unseen(event.reason))
     return _settle()
 
 

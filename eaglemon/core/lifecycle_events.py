@@ -129,6 +129,15 @@ class MemoryBack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryUnseen:
+    """It cannot be seen whether the run holds GPU memory, and was not before either."""
+
+    reason: str
+    no_driver: bool = False
+    """There is no driver that could ever tell, so nothing is left to wait for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkLost:
     """The connection to the host broke."""
 
@@ -160,6 +169,7 @@ Event: TypeAlias = (
     | StopAsked
     | StopFailed
     | MemoryBack
+    | MemoryUnseen
     | LinkLost
     | TimerFired
 )
@@ -201,7 +211,7 @@ class StopRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchMemory:
-    """Watch the GPUs of the run; answer ``MemoryBack`` when they are back."""
+    """Watch the GPUs of the run; answer ``MemoryBack`` when they are back, or ``MemoryUnseen``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -204,6 +204,11 @@ _ADVICE = (
 )
 
 
+NOT_READ = "no reading while GPU"
+"""How the error of a GPU begins that nothing is known against: nvidia-smi stops at another."""
+_NO_DRIVER = ("no nvidia-smi", "library not found")
+
+
 def advise(said: str) -> str:
     """Return the driver's words with what to do about them, where that is known."""
     lower = said.lower()
@@ -212,6 +217,12 @@ def advise(said: str) -> str:
         if part in lower and step not in said and not ("reboot" in lower and "reboot" in step):
             return f"{plain}; {step}"
     return plain
+
+
+def is_no_driver(said: str) -> bool:
+    """Tell whether the words mean that there is no driver at all, not one that fails."""
+    lower = said.lower()
+    return any(part in lower for part in _NO_DRIVER)
 
 
 def carry_over(before: Sequence[GpuSample], answer: str) -> tuple[GpuSample, ...]:
@@ -228,7 +239,7 @@ def carry_over(before: Sequence[GpuSample], answer: str) -> tuple[GpuSample, ...
             memory_total_bytes=gpu.memory_total_bytes,
         )
         is_lost = lost is not None and _same_place(lost, gpu.bus_id)
-        other = f"no reading while GPU {lost} is lost" if lost else reason
+        other = f"{NOT_READ} {lost} is lost" if lost else reason
         rows.append(replace(bare, error=reason if is_lost else other))
     return tuple(rows)
 

@@ -11,6 +11,11 @@ GONE_UNPROVEN = "processes are gone; GPU memory is not known"
 """How a stop ends whose GPUs cannot be read."""
 
 
+def gone_unseen(reason: str) -> str:
+    """Return how a stop ends of which it was never known whether it held GPU memory."""
+    return f"processes are gone; GPU memory cannot be seen: {reason}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
     """How far the memory of a run is back."""

@@ -26,7 +26,9 @@ class ServerMachine:
         self.stop: RunStop | None = None
         self.was_ready = False
         self.release_proven = False
-        """The GPU memory was seen to be back after the stop."""
+        """The GPU memory was seen to be back after the stop, or there is no driver to ask."""
+        self.memory_unseen = ""
+        """Why it could not be seen whether the run held GPU memory."""
         self.bad_polls = 0
         self.hung = False
         """It was seen not to generate; only a generation takes that back."""

@@ -203,7 +203,9 @@ class StopView:
     memory_to_release_bytes: int | None = None
     elapsed_s: float = 0.0
     proven: bool = False
-    """No process is left and the GPU memory is back."""
+    """No process is left, and the GPU memory is back or there is no driver that could tell."""
+    memory_unseen: str = ""
+    """Why it is not known whether it held GPU memory; empty where it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,7 @@ def process_lines(
     if sample is None:
         return [Content.styled("not known yet", "$quiet")]
     if not sample.processes:
-        told = "nobody holds GPU memory" if sample.processes_known else "the driver does not tell"
+        told = "nobody holds GPU memory" if sample.unseen is None else "the driver does not tell"
         return [Content.styled(told, "$quiet")]
     index = {gpu.uuid: gpu.index for gpu in sample.gpus}
     owners = _Owners(servers, others)

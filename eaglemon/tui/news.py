@@ -60,6 +60,8 @@ def _server_news(old: ServerView, server: ServerView, now: float) -> list[News]:
             took = units.duration(server.stop.elapsed_s)
             held = server.stop.memory_to_release_bytes is not None
             back = f"memory is back after {took}" if held else "it held no GPU memory"
+            if server.stop.memory_unseen:
+                back = f"GPU memory cannot be seen: {server.stop.memory_unseen}"
             return [News(text=f"{name} is stopped; {back}", ends=True)]
         return [News(text=f"{name} is stopped", ends=True)]
     if server.state is ServerState.UNHEALTHY:

@@ -245,6 +245,10 @@ def stop(view: StopView, state: ServerState, width: int) -> Content:
     for step in view.steps:
         for number, line in enumerate(wrapped(step, width - 2, 2)):
             rows.append(joined(Content.styled("· " if number == 0 else "  ", "$quiet"), line))
+    if view.memory_unseen:
+        text = f"▲ no process is left; GPU memory cannot be seen: {view.memory_unseen}"
+        rows += [Content.styled(line, "$state-warning") for line in wrapped(text, width)]
+        return lines(rows)
     if view.proven:
         took = units.duration(view.elapsed_s)
         held = view.memory_to_release_bytes is not None

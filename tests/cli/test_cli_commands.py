@@ -157,17 +157,19 @@ def test_a_second_kill_says_that_the_server_had_already_ended(run: CommandLine) 
 
 
 @pytest.mark.parametrize(
-    ("proven", "code", "said"),
+    ("proven", "unseen", "code", "said"),
     [
-        (True, 0, "is gone; it held no GPU memory"),
-        (False, 1, ": processes are gone; GPU memory is not known"),
+        (True, "", 0, "is gone; it held no GPU memory"),
+        (False, "", 1, ": processes are gone; GPU memory is not known"),
+        (False, "version mismatch", 1, "is gone; GPU memory cannot be seen: version mismatch"),
+        (True, "no nvidia-smi", 0, "is gone; GPU memory cannot be seen: no nvidia-smi"),
     ],
 )
 def test_a_kill_claims_nothing_of_memory_that_is_not_known(
-    run: CommandLine, proven: bool, code: int, said: str
+    run: CommandLine, proven: bool, unseen: str, code: int, said: str
 ) -> None:
     def without_memory(console: FakeConsole) -> None:
-        stop = StopView(steps=(), processes_left=0, proven=proven)
+        stop = StopView(steps=(), processes_left=0, proven=proven, memory_unseen=unseen)
         console.stop_result = replace(stopped(), stop=stop, pids=())
 
     result = run("kill", SERVER, "--yes", prepare=without_memory)
