@@ -103,7 +103,10 @@ def test_a_signal_ends_with_130_and_one_line(home: Path, sent: signal.Signals, w
         assert process.stderr is not None
         assert process.stderr.readline() == "waiting\n"
         process.send_signal(sent)
-        out, err = process.communicate(timeout=90)
+        try:
+            out, err = process.communicate(timeout=90)
+        finally:
+            process.kill()
     assert (process.returncode, out) == (130, "")
     assert err == f"eaglemon: {word}; the server is not touched by this\n"
 

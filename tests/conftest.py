@@ -1,0 +1,28 @@
+"""What holds for every test, wherever and however the suite is started."""
+
+import signal
+
+from hypothesis import HealthCheck, settings
+
+# A shell that starts the suite in the background has it ignore the key for interrupting, and all
+# that tests start would ignore it too: they send it on purpose.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The same examples in each run, and none fails because the machine is busy. Others are looked
+# for on purpose: pytest --hypothesis-profile=search
+settings.register_profile(
+    "repeatable",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "search",
+    max_examples=1000,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("repeatable")
