@@ -57,6 +57,8 @@ EVENTS: dict[str, tuple[Event, ...]] = {
     "port taken": (PortTaken(),),
     "health good": (HealthSeen(verdict=HealthVerdict.OK),),
     "health bad": (HealthSeen(verdict=HealthVerdict.TIMED_OUT),),
+    "health silent": (HealthSeen(verdict=HealthVerdict.TIMED_OUT, silent_s=1e9),),
+    "health answers": (HealthSeen(verdict=HealthVerdict.STARTING),),
     "token": (TokenSeen(),),
     "no token": (TokenFailed(reason="x"),),
     "does not generate": (GenerationStuck(reason="x"),),
@@ -94,6 +96,8 @@ def diagram() -> str:
     lines = [BEGIN, "", "```mermaid", "stateDiagram-v2", "    [*] --> preflight"]
     order = list(EVENTS)
     for (before, after), names in sorted(moves().items()):
+        if "health bad" in names:
+            names -= {"health silent", "health answers"}  # two kinds of it
         words = ", ".join(sorted(names, key=order.index))
         lines.append(f"    {before} --> {after}: {words}")
     lines += [f"    {state} --> [*]" for state in sorted(ServerState) if state.ended]
@@ -110,9 +114,10 @@ def fresh(page: str) -> str:
 def _variants(state: ServerState) -> list[ServerMachine]:
     machines = []
     losses = [one for one in ServerState if (one, LinkLost) in RULES]
-    for was_ready, bad_polls, hung, before in itertools.product(
+    for was_ready, bad_polls, hung, silent, before in itertools.product(
         (False, True),
         (0, UNHEALTHY_AFTER - 1),
+        (False, True),
         (False, True),
         losses if state is ServerState.LOST else [ServerState.STARTING],
     ):
@@ -121,7 +126,7 @@ def _variants(state: ServerState) -> list[ServerMachine]:
         machine = ServerMachine(Limits())
         machine.enter(state)
         machine.was_ready, machine.bad_polls, machine.hung = was_ready, bad_polls, hung
-        machine.before_loss = before
+        machine.silent, machine.before_loss = silent and not was_ready, before
         machines.append(machine)
     return machines
 

@@ -100,7 +100,7 @@ class HealthWatch:
             verdict, detail = HealthVerdict.UNKNOWN, error.message
         now = self._clock.monotonic()
         self._polls += 1
-        server.seen.health = HealthView(
+        view = HealthView(
             verdict=verdict,
             code=code,
             latency_s=now - started if code is not None else None,
@@ -108,14 +108,18 @@ class HealthWatch:
             polls=self._polls,
             detail=detail,
         )
-        server.seen.health_at = now
+        silent_s = server.seen.note_health(view, started, now)
         if verdict is not HealthVerdict.OK:
             server.log.knows_ready = True
         if code is not None and server.state is ServerState.STARTING:
             server.log.enter(Phase.HTTP_OPEN)
         generated = server.engine.health_generates
         ready_once = server.log.track.ended
-        server.feed(events.HealthSeen(verdict=verdict, generated=generated, ready_once=ready_once))
+        server.feed(
+            events.HealthSeen(
+                verdict=verdict, generated=generated, ready_once=ready_once, silent_s=silent_s
+            )
+        )
 
     async def first_token(self, after_s: float) -> None:
         """Ask for one token after ``after_s`` and tell the machine."""

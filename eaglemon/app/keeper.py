@@ -101,7 +101,7 @@ class Keeper:
         self.launched_wall = record.launched_at - self.host.clock_offset_s
         self.log.catch_up(
             launched_at=record.launched_at,
-            age_s=max(0.0, self._clock.wall() - self.launched_wall),
+            age_s=self._age_s,
             history_bytes=status.activity.log_bytes if status.activity else 0,
             spawned=record.pid is not None,
         )
@@ -114,7 +114,7 @@ class Keeper:
         self.foreign = server
         self.id = server.id
         self.launched_wall = server.started_at - self.host.clock_offset_s
-        self.feed(events.StatusSeen(living=len(server.pids)))
+        self.feed(events.StatusSeen(living=len(server.pids), age_s=self._age_s))
         self._tasks.start("foreign", self._look_for(there))
 
     def status_seen(self, status: RunStatus) -> None:
@@ -129,7 +129,12 @@ class Keeper:
             return  # The spawn's own answer comes first; it looks at the status again.
         before = self.machine.state
         self.feed(
-            events.StatusSeen(living=len(status.processes), exit=status.exit, stop=status.stop)
+            events.StatusSeen(
+                living=len(status.processes),
+                exit=status.exit,
+                stop=status.stop,
+                age_s=self._age_s,
+            )
         )
         if first or before is ServerState.LOST:
             self._follow_log()
@@ -198,6 +203,10 @@ class Keeper:
             return frozenset() if self.machine.state.ended else frozenset(self.foreign.pids)
         return frozenset(p.pid for p in self.status.processes) if self.status else frozenset()
 
+    @property
+    def _age_s(self) -> float:
+        return max(0.0, self._clock.wall() - self.launched_wall)
+
     def http(self) -> HttpClient:
         """Return the client of this server; raises ``HostError`` while the host is not up."""
         self._http = self._http or self.new_http()
@@ -236,10 +245,7 @@ class Keeper:
             case ServerState.READY:
                 self.log.enter(Phase.READY)
                 self.log.finish()
-                metrics = follow_metrics(
-                    self.http, self.engine, self.meter, self._clock, self._metrics_seen
-                )
-                self._tasks.start("metrics", metrics)
+                self._tasks.keep("metrics", self._follow_metrics)
                 if not self.engine.health_generates:
                     self._tasks.start("pulse", self._health.pulse())
                 if self.log.knows_ready:
@@ -363,6 +369,9 @@ class Keeper:
         with suppress(HostError):
             self.seen.stranger = await self._health.name_stranger()
             self.changed()
+
+    async def _follow_metrics(self) -> None:
+        await follow_metrics(self.http, self.engine, self.meter, self._clock, self._metrics_seen)
 
     def _metrics_seen(self, moved: bool) -> None:  # noqa: FBT001 -- called by follow_metrics only
         if moved:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from eaglemon.core.release import Release
 from eaglemon.core.runs import RunActivity
 from eaglemon.core.stall import WINDOW_S, has_moved, reads_or_writes
-from eaglemon.core.views import HealthView
+from eaglemon.core.views import HealthVerdict, HealthView
 
 SILENT_S = 4.0
 """A command that only looks waits so long for a server that was asked how it is."""
@@ -19,6 +19,8 @@ class Seen:
     health_at: float = 0.0
     asked_at: float | None = None
     """When it was first asked how it is."""
+    silent_since: float | None = None
+    """When the first was asked of the polls that an open port has let run into their limit."""
     moved_at: float = 0.0
     """When CPU, disk reads or GPU memory of the run last moved."""
     worked_at: float = 0.0
@@ -42,6 +44,15 @@ class Seen:
     def is_silent(self, now: float) -> bool:
         """Tell at monotonic ``now`` whether it was first asked longer ago than one waits."""
         return self.asked_at is not None and now - self.asked_at > SILENT_S
+
+    def note_health(self, view: HealthView, asked_at: float, now: float) -> float:
+        """Keep a poll's answer; return for how long polls have run into their limit, in a row."""
+        self.health, self.health_at = view, now
+        if view.verdict is HealthVerdict.TIMED_OUT:
+            self.silent_since = asked_at if self.silent_since is None else self.silent_since
+        elif view.verdict is not HealthVerdict.UNKNOWN:  # which tells nothing of the server
+            self.silent_since = None
+        return now - self.silent_since if self.silent_since is not None else 0.0
 
     def note_activity(self, after: RunActivity, now: float) -> None:
         """Compare a reading with an earlier one, and note at monotonic ``now`` what moved."""

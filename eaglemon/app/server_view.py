@@ -120,17 +120,11 @@ def _detail(keeper: Keeper, cause: CauseView | None, now: float, eta: Eta, *, st
     detail = machine.detail
     match machine.state:
         case ServerState.STARTING | ServerState.SPAWNING:
-            detail = _progress(keeper.log.track)
-            spun_s = now - max(keeper.seen.worked_at, keeper.log.moved_at)
-            limit_s = stall_limit(keeper.log.track.current, keeper.profile.stall_limits)
-            if stalled:
-                detail += f", nothing has moved for {duration(now - _moved_at(keeper))}"
-            elif spun_s > limit_s:
-                detail += f", only the CPU has moved for {duration(spun_s)}"
-            elif eta.ready_s is not None:
-                detail += f", ready in {duration_range(*eta.ready_s)}"
+            detail = _start(keeper, now, eta, stalled=stalled)
         case ServerState.WARMING:
             detail = detail or "asking for the first token"
+        case ServerState.UNHEALTHY if machine.silent:
+            detail = f"hung: {_silence(keeper, now) or detail}"
         case ServerState.UNHEALTHY if machine.was_ready and not machine.hung:
             detail = _unhealthy(keeper, detail)
         case ServerState.FAILED:
@@ -144,6 +138,31 @@ def _detail(keeper: Keeper, cause: CauseView | None, now: float, eta: Eta, *, st
         case _:
             pass
     return detail
+
+
+def _start(keeper: Keeper, now: float, eta: Eta, *, stalled: bool) -> str:
+    """Say how far a start is, and what of it rests."""
+    detail = _progress(keeper.log.track)
+    spun_s = now - max(keeper.seen.worked_at, keeper.log.moved_at)
+    limit_s = stall_limit(keeper.log.track.current, keeper.profile.stall_limits)
+    if stalled:
+        detail += f", nothing has moved for {duration(now - _moved_at(keeper))}"
+    elif spun_s > limit_s:
+        detail += f", only the CPU has moved for {duration(spun_s)}"
+    elif eta.ready_s is not None:
+        detail += f", ready in {duration_range(*eta.ready_s)}"
+    silence = _silence(keeper, now)
+    return f"{detail}, {silence}" if silence else detail
+
+
+def _silence(keeper: Keeper, now: float) -> str:
+    """Say since when the health path has not answered; empty where it does, or is not open."""
+    seen, path = keeper.seen, keeper.engine.endpoints.health
+    if seen.silent_since is not None:
+        return f"listening, {path} has not answered for {duration(now - seen.silent_since)}"
+    if seen.health is None and seen.asked_at is not None and seen.is_silent(now):
+        return f"{path} has not answered yet, after {duration(now - seen.asked_at)}"
+    return ""
 
 
 def _unhealthy(keeper: Keeper, detail: str) -> str:

@@ -155,7 +155,10 @@ def _resume(machine: ServerMachine, event: StatusSeen) -> list[Command]:
     if machine.state is not before or before is ServerState.STOPPING:
         return commands
     if not machine.was_ready:
-        commands.append(SetTimer(timer=Timer.READY, after_s=machine.limits.ready_s))
+        # One that is found old has had its time, but is asked before it is judged.
+        left_s = max(machine.limits.ready_s - event.age_s, machine.limits.hung_s)
+        after_s = min(machine.limits.ready_s, left_s)
+        commands.append(SetTimer(timer=Timer.READY, after_s=after_s))
     return [*commands, PollHealth(after_s=0.0)]
 
 

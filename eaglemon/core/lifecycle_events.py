@@ -57,6 +57,8 @@ class StatusSeen:
     """Processes of the run that are alive."""
     exit: RunExit | None = None
     stop: RunStop | None = None
+    age_s: float = 0.0
+    """Since the launch, as far as it counts against the limit for becoming ready."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,8 @@ class HealthSeen:
     """A good answer proves that the server generates; not so with every engine."""
     ready_once: bool = False
     """The log of a server that this console found says that it had been ready."""
+    silent_s: float = 0.0
+    """For how long the open port has let every poll run into its limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,10 @@ def _health_starting(machine: ServerMachine, event: HealthSeen) -> list[Command]
         machine.was_ready = True
         machine.enter(ServerState.UNHEALTHY, f"health: {event.verdict.value}")
         return [PollHealth(after_s=_busy_pause_s(machine))]
+    if event.verdict is HealthVerdict.TIMED_OUT and event.silent_s >= machine.limits.hung_s:
+        machine.silent = True
+        machine.enter(ServerState.UNHEALTHY, f"health: {event.verdict.value}")
+        return [PollHealth(after_s=_busy_pause_s(machine))]
     pause_s, least_s = machine.pause_s, machine.limits.health_interval_s
     # A closed port stays closed for minutes; an open one may turn good at any moment.
     closed = event.verdict in {HealthVerdict.REFUSED, HealthVerdict.UNKNOWN}
@@ -75,8 +79,13 @@ def _health_ready(machine: ServerMachine, event: HealthSeen) -> list[Command]:
 @on(HealthSeen, ServerState.UNHEALTHY)
 def _health_unhealthy(machine: ServerMachine, event: HealthSeen) -> list[Command]:
     if event.verdict is HealthVerdict.OK and not (machine.hung and not event.generated):
+        machine.silent = False
         rule = _health_ready if machine.was_ready else _health_starting
         return rule(machine, event)
+    if machine.silent and event.verdict not in {HealthVerdict.TIMED_OUT, HealthVerdict.UNKNOWN}:
+        machine.silent = False
+        machine.enter(ServerState.STARTING)
+        return _health_starting(machine, event)
     if machine.was_ready and not machine.hung and event.verdict is not HealthVerdict.UNKNOWN:
         machine.detail = f"health: {event.verdict.value}"
     return [PollHealth(after_s=_busy_pause_s(machine))]

@@ -65,7 +65,8 @@ class Limits:
     health_most_s: float = 2.0
     """Longest pause between polls of a start whose port is still closed."""
     hung_s: float = 90.0
-    """A ready server that no longer generates is told within this time."""
+    """A ready server that no longer generates is told within this time, and so is one whose port
+    is open and whose health path answers nothing."""
     hook_s: float = 120.0
     """For one hook."""
 

@@ -32,6 +32,8 @@ class ServerMachine:
         self.bad_polls = 0
         self.hung = False
         """It was seen not to generate; only a generation takes that back."""
+        self.silent = False
+        """Its port is open and nothing was answered for ``limits.hung_s``, before it was ready."""
         self.pause_s = limits.health_interval_s
         """Until the next poll of a start."""
         self.before_loss = ServerState.STARTING
