@@ -178,7 +178,10 @@ def state_dir() -> str:
     if os.path.isabs(os.environ.get("XDG_STATE_HOME", "")) or can_write(usual):
         return usual
     fallback = fallback_state_dir()
-    return fallback if can_write(fallback) and is_own_folder(fallback) else usual
+    with contextlib.suppress(OSError):
+        os.mkdir(fallback, 0o700)
+    # Others may make files beside it, so nothing is written before it is known to be this user's.
+    return fallback if is_own_folder(fallback) and can_write(fallback) else usual
 
 
 TRIAL_BYTES = 64 << 10
@@ -223,11 +226,11 @@ def can_write(folder: str) -> bool:
 
     Tried, with as much as a record takes: a full disk and a quota make empty files.
     """
-    trial = os.path.join(folder, ".eaglemon-%d" % os.getpid())
+    trial = os.path.join(folder, ".eaglemon-%d-%d" % (os.getpid(), time.time_ns()))
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         try:
-            with open(trial, "wb") as file:
+            with open(trial, "xb") as file:  # never through a link
                 file.write(b" " * TRIAL_BYTES)
         finally:
             if os.path.lexists(trial):
@@ -238,12 +241,13 @@ def can_write(folder: str) -> bool:
 
 
 def is_own_folder(folder: str) -> bool:
-    """Tell whether it is a folder that belongs to this user and is no link."""
+    """Tell whether it is a folder of this user in which nobody else can make files, and no link."""
     try:
         stat = os.lstat(folder)
     except OSError:
         return False
-    return (stat.st_mode & 0o170000) == 0o040000 and stat.st_uid == os.getuid()
+    mine = (stat.st_mode & 0o170000) == 0o040000 and stat.st_uid == os.getuid()
+    return mine and not stat.st_mode & 0o022
 
 
 def read_first_line(path: str) -> str:
@@ -1385,10 +1389,8 @@ def send_signal(key: Key, number: int) -> bool:
             handle = os.pidfd_open(pid)
         except ProcessLookupError:
             return False
-        except PermissionError:
-            raise
         except OSError:
-            handle = -1  # a kernel before 5.3
+            handle = -1  # a kernel before 5.3, or one that is told to refuse it
         if handle >= 0:
             try:
                 if find_living(key) is None:

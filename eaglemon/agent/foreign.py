@@ -188,13 +188,24 @@ def is_same(process: Json) -> bool:
     return now is not None and bool(now["start_ticks"] == process["start_ticks"])
 
 
+def open_handle(pid: int) -> int:
+    """Return a handle of a process, -1 where the system gives none (a kernel before 5.3)."""
+    if not hasattr(os, "pidfd_open") or not hasattr(signal, "pidfd_send_signal"):
+        return -1
+    try:
+        # Taken before the process is checked, so a pid reused in between is never hit.
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except OSError:
+        return -1
+
+
 def send(process: Json, number: int) -> str:
     """Signal a process that is still the same one; tells what stood against it."""
     handle = -1
     try:
-        if hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal"):
-            # The handle is taken before the check, so a pid reused in between is never hit.
-            handle = os.pidfd_open(process["pid"])
+        handle = open_handle(process["pid"])
         if not is_same(process):
             return ""
         if handle >= 0:
@@ -249,7 +260,10 @@ def stop_detached(job: Json) -> None:
                     os.dup2(number, target)
                 os.close(reader)
                 os.close(writer)
-                stop(job)
+                try:
+                    stop(job)
+                except Exception as error:
+                    tell(step="failed", why="%s: %s" % (type(error).__name__, error))
         finally:
             os._exit(0)
     os.close(writer)

@@ -60,6 +60,11 @@ async def stop_foreign(
                     f"{server.id} was not stopped: {'; '.join(map(str, refused))}",
                     hint=f"as its owner or root: kill {server.pid}",
                 )
+            if answer.get("step") == "failed":
+                raise ServerError(
+                    f"{server.id}: the stop failed on its host: {answer.get('why')}",
+                    hint=f"see what is left with: ps {server.pid}",
+                )
             words = _words(answer)
             left = answer.get("left")
             pids = tuple(int(pid) for pid, _ in left) if isinstance(left, list) else stop.left
