@@ -82,8 +82,7 @@ async def test_chunks_of_several_tokens_are_timed_as_they_arrive(
     # A busy machine sends late, and the figures are of what arrived.
     for record in done.records:
         assert [arrival.tokens for arrival in record.arrivals] == [1, 3, 3, 3]
-        assert record.ttft_s == pytest.approx(record.arrivals[0].at_s)
-        assert record.ttft_s > 0.09
+        assert record.ttft_s == record.arrivals[0].at_s > 0.09
         # The first token is of the time before it.
         first, *_, last = (arrival.at_s for arrival in record.arrivals)
         assert last - first > 0.2
