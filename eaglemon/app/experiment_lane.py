@@ -15,7 +15,14 @@ from eaglemon.core.experiment_views import LaneView
 from eaglemon.core.probe import ProbePlan, ProbeProgress
 from eaglemon.core.verdict import Trial
 from eaglemon.core.views import ServerState
-from eaglemon.errors import AgentError, HostError, ProbeError, ServerError, StoreError
+from eaglemon.errors import (
+    AgentError,
+    HostError,
+    ProbeError,
+    ServerError,
+    StoreError,
+    TimeLimitError,
+)
 
 if TYPE_CHECKING:
     from eaglemon.app.experimenting import ExperimentRun
@@ -52,14 +59,13 @@ class Lane:
         )
 
     async def run(self) -> None:
-        """Measure all legs. Whatever ends it, its servers are stopped."""
-        try:
-            await self._follow(events.Begun())
-        except (asyncio.CancelledError, Exception):
-            # Whatever ended it: the servers of the experiment must not outlive it.
-            with contextlib.suppress(StoreError):
-                await self._follow(events.CancelAsked())
-            raise
+        """Measure all legs. Where it is cancelled or breaks, ``cancel`` is to be called."""
+        await self._follow(events.Begun())
+
+    async def cancel(self) -> None:
+        """Stop its servers, whatever ended it; once it was finished there is nothing to do."""
+        with contextlib.suppress(StoreError):
+            await self._follow(events.CancelAsked())
 
     async def _follow(self, event: events.Event) -> None:
         todo = self.machine.handle(event)
@@ -119,7 +125,7 @@ class Lane:
             if found is not None:
                 return events.ServerUp(found.id)
             return events.RoomMade(await servers.make_room(arm, stopping=self._turn_to))
-        except (ArmError, ServerError) as error:
+        except (ArmError, AgentError, ServerError, TimeLimitError) as error:
             return events.RoomRefused(error.message)
 
     async def _start(self, index: int, arm: Arm) -> events.Event:

@@ -24,6 +24,7 @@ from eaglemon.errors import (
     HostError,
     LaunchRefusedError,
     ServerError,
+    StoreError,
     TimeLimitError,
 )
 from eaglemon.io.store import Store
@@ -167,6 +168,7 @@ class ExperimentServers:
         What cannot be stopped is named in ``notes``.
         """
         wanted = set(arms)
+        broken: StoreError | None = None
         for intent in [one for one in self._intents if one.arm in wanted]:
             view = self._server_of(intent)
             try:
@@ -181,8 +183,14 @@ class ExperimentServers:
                     f"{name} may be left on {intent.host}: {error.message}; look with "
                     f"eaglemon status {intent.host}, stop it with eaglemon kill"
                 )
-            else:
+                continue
+            try:
                 await self._ended(intent)
+            except StoreError as error:
+                # The other servers are stopped all the same.
+                broken = error
+        if broken is not None:
+            raise broken
 
     async def restore(self) -> None:
         """Start again what had to make room; what cannot be is named in ``notes``."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
 from eaglemon.app.experiment_console import ExperimentConsole
 from eaglemon.app.experiment_lane import Lane
@@ -85,15 +85,10 @@ class ExperimentRun:
             if self._trials:
                 # What an earlier console has measured is shown before this one has more.
                 await self.look()
-            if len(self._lanes) == 1:
-                await self._lanes[0].run()
-            else:
-                async with asyncio.TaskGroup() as group:
-                    for lane in self._lanes:
-                        group.create_task(lane.run())
+            await self._measure()
         except (asyncio.CancelledError, Exception) as error:
             outcome = "cancelled" if isinstance(error, asyncio.CancelledError) else ""
-            await self._end(outcome)
+            await _to_its_end(self._clean_up(outcome))
             raise
         outcomes = {lane.machine.outcome for lane in self._lanes}
         order = ("time-up", "narrow", "done", "failed")
@@ -133,6 +128,27 @@ class ExperimentRun:
             return None
         remaining_s = self._expected_s * left / max(1, len(self._plan.legs)) - elapsed_s
         return remaining_s if remaining_s > 0 else None
+
+    async def _measure(self) -> None:
+        if len(self._lanes) == 1:
+            await self._lanes[0].run()
+            return
+        try:
+            async with asyncio.TaskGroup() as group:
+                for lane in self._lanes:
+                    group.create_task(lane.run())
+        except BaseExceptionGroup as errors:
+            # The first that broke is what ended it, and is told as it is with one lane.
+            raise errors.exceptions[0] from errors
+
+    async def _clean_up(self, outcome: str) -> None:
+        """Stop the servers of all lanes, then store the outcome: it says that none is left."""
+        cancelled = (lane.cancel() for lane in self._lanes)
+        ends = await asyncio.gather(*cancelled, return_exceptions=True)
+        for error in ends:
+            if error is not None:
+                raise error
+        await self._end(outcome)
 
     # What lanes use.
 
@@ -204,3 +220,13 @@ class ExperimentRun:
             self._findings = await self._found(DRAWS if whole else LOOK_DRAWS)
         self._outcome = outcome
         self.show()
+
+
+async def _to_its_end(work: Coroutine[object, object, None]) -> None:
+    """Await work that cancelling its caller must not break off."""
+    task = asyncio.create_task(work, name="clean-up of an experiment")
+    while not task.done():
+        # Whoever cancels once more waits for the same end.
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
+    await task

@@ -49,6 +49,7 @@ class ExperimentService:
         self._store = store
         self._clock = clock or SystemClock()
         self._tasks: dict[str, asyncio.Task[ExperimentView]] = {}
+        self._cancelling: set[str] = set()
         self._runs: dict[str, ExperimentRun] = {}
         """Under way: asked for how they stand, since time passes between their steps too."""
         self._ended_views: dict[str, ExperimentView] = {}
@@ -139,9 +140,13 @@ class ExperimentService:
     async def cancel(self, experiment: str) -> None:
         """End an experiment in the background; returns when its servers are gone."""
         task = self._tasks.get(experiment)
-        if task is not None:
+        if task is None:
+            return
+        if experiment not in self._cancelling:
+            self._cancelling.add(experiment)
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        # Not gathered: whoever stops waiting must not cancel it once more.
+        await asyncio.wait({task})
 
     async def close(self) -> None:
         """End all experiments in the background, and their servers."""
@@ -198,6 +203,7 @@ class ExperimentService:
 
     def _ended(self, experiment: str, task: asyncio.Task[ExperimentView]) -> None:
         self._tasks.pop(experiment, None)
+        self._cancelling.discard(experiment)
         error = None if task.cancelled() else task.exception()
         if error is None:
             return

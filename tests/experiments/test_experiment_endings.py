@@ -1,0 +1,145 @@
+"""What ends an experiment early: asked for twice, an error in one lane, a stop without an end."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eaglemon.app.experiment_servers import ExperimentServers
+from eaglemon.app.experiments import ExperimentService
+from eaglemon.core.experiment import ExperimentPlan, StopRules
+from eaglemon.core.views import ServerState
+from eaglemon.errors import StoreError, TimeLimitError
+from eaglemon.io.store import Store
+from tests.experiments.fake_bench import HOST, FakeBench, FakeHost
+
+LIMIT_S = 30.0
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    opened = Store(tmp_path / "h.sqlite3", busy_s=0.1)
+    yield opened
+    await opened.close()
+
+
+def plan_on(service: ExperimentService, *, parallel: bool = False) -> ExperimentPlan:
+    arms = [service.arm(name, HOST) for name in ("base", "fast")]
+    if parallel:
+        apart = replace(arms[1].profile, port=30001, gpus=(1,))
+        arms[1] = replace(arms[1], profile=apart)
+    return ExperimentPlan(
+        id="ab-1", arms=tuple(arms), rounds=2, stop=StopRules(half_width=0.0), parallel=parallel
+    )
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while not reached():
+            await asyncio.sleep(0.001)
+
+
+async def test_cancelling_again_waits_for_the_clean_up_that_runs(store: Store) -> None:
+    host = FakeHost()
+    bench = FakeBench(host)
+    bench.pause = {"probe": asyncio.Event(), "stop": asyncio.Event()}
+    service = ExperimentService(bench, store)
+    service.begin(plan_on(service))
+    await until(lambda: "probe" in bench.steps)
+    first = asyncio.create_task(service.cancel("ab-1"))
+    await until(lambda: "stop" in bench.steps)
+    # x once more, whoever asked first stops waiting, and the console is left.
+    again = asyncio.create_task(service.cancel("ab-1"))
+    first.cancel()
+    left = asyncio.create_task(service.close())
+    await asyncio.wait({first})
+    await asyncio.sleep(0.01)
+    assert (await store.experiment("ab-1")).outcome == ""
+    assert not again.done()
+    assert not left.done()
+    bench.pause["stop"].set()
+    await asyncio.gather(again, left)
+    assert host.living == []
+    assert (await store.experiment("ab-1")).outcome == "cancelled"
+
+
+async def test_a_second_interrupt_does_not_break_off_the_clean_up(store: Store) -> None:
+    host = FakeHost()
+    bench = FakeBench(host)
+    bench.pause = {"probe": asyncio.Event(), "stop": asyncio.Event()}
+    service = ExperimentService(bench, store)
+    task = asyncio.create_task(service.run(plan_on(service)))
+    await until(lambda: "probe" in bench.steps)
+    task.cancel()
+    await until(lambda: "stop" in bench.steps)
+    task.cancel()
+    await asyncio.sleep(0.01)
+    assert not task.done()
+    bench.pause["stop"].set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert host.living == []
+    assert (await store.experiment("ab-1")).outcome == "cancelled"
+
+
+async def test_an_error_in_one_of_two_lanes_is_told_in_its_own_words(store: Store) -> None:
+    bench = FakeBench(FakeHost())
+
+    def full(name: str) -> None:
+        if name == "launch":
+            raise StoreError("the history: the disk is full")
+
+    bench.hook = full
+    service = ExperimentService(bench, store)
+    plan = plan_on(service, parallel=True)
+    service.begin(plan)
+    await until(lambda: (view := service.view("ab-1")) is not None and view.outcome == "failed")
+    view = service.view("ab-1")
+    assert view is not None
+    assert view.notes[-1] == "the history: the disk is full"
+    with pytest.raises(StoreError, match="disk is full"):
+        await service.run(replace(plan, id="ab-2"))
+
+
+async def test_a_server_that_does_not_stop_in_time_fails_the_arm_that_needs_its_place(
+    store: Store,
+) -> None:
+    bench = FakeBench(FakeHost())
+
+    def hang(name: str) -> None:
+        if name == "stop" and bench.steps.count("stop") == 1:
+            raise TimeLimitError("base-1 is still stopping")
+
+    bench.hook = hang
+    service = ExperimentService(bench, store)
+    view = await service.run(plan_on(service))
+    assert view.failures == {1: "base-1 is still stopping"}
+    assert [(leg.arm, leg.round) for leg in view.done] == [(0, 0), (0, 1)]
+    assert view.outcome == "done"
+
+
+async def test_a_history_that_cannot_be_written_keeps_no_server_running(
+    store: Store, tmp_path: Path
+) -> None:
+    host = FakeHost()
+    bench = FakeBench(host)
+    service = ExperimentService(bench, store)
+    plan = plan_on(service)
+    await store.begin(plan, at=0.0)
+    for index, arm in enumerate(plan.arms):
+        intent = await store.note_launch(plan.id, index, arm, frozenset())
+        name = f"{arm.name}-{index}"
+        await store.note_launched(intent, name)
+        view = bench.view(name, bench.plan(arm.name, HOST))
+        host.servers[name] = replace(view, state=ServerState.READY)
+    servers = ExperimentServers(bench, store, plan, await store.experiment(plan.id))
+    other = sqlite3.connect(tmp_path / "h.sqlite3", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="locked"):
+        await servers.clear({0, 1})
+    assert host.living == []
+    other.execute("ROLLBACK")
+    other.close()
