@@ -1,5 +1,6 @@
 """Opens the console on a fake, at a fixed size and time."""
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -56,6 +57,13 @@ class Opened:
         """All messages so far."""
         return [notification.message for notification in self.app._notifications]
 
+    async def until_said(self, text: str) -> None:
+        """Wait for a message that something in the background says."""
+        deadline = time.monotonic() + 60
+        while text not in self.said:
+            assert time.monotonic() < deadline, self.said
+            await self.pilot.pause(0.02)
+
     def text(self) -> str:
         return frame_text(self.app)
 
@@ -95,6 +103,10 @@ async def opened(
         zone=UTC,
         pace=AT_ONCE,
     )
+    # On a busy machine a message would be gone before it was looked at.
+    app.NOTIFICATION_TIMEOUT = 3600.0
+    # However slow the machine is, what was said can still be read.
+    app.NOTIFICATION_TIMEOUT = 3600
     async with app.run_test(size=size) as pilot:
         console = Opened(app, pilot, fake)
         await console.settle()
