@@ -247,7 +247,7 @@ class Keeper:
                 self.log.finish()
                 self._tasks.keep("metrics", self._follow_metrics)
                 if not self.engine.health_generates:
-                    self._tasks.start("pulse", self._health.pulse())
+                    self._tasks.keep("pulse", self._health.pulse)
                 if self.log.knows_ready:
                     phases = self.log.track.views(self._clock.monotonic())
                     remembered = self.past.remember(self.id, self.launched_wall, phases)

@@ -33,10 +33,16 @@ class TaskBag:
         self._all.add(task)
         task.add_done_callback(self._done)
 
+    def keep(self, name: str, work: Callable[[], Coroutine[object, object, None]]) -> None:
+        """Run ``work()`` as ``name`` unless that is under way: also when it says so itself."""
+        if not self.running(name):
+            self.start(name, work())
+
     def cancel(self, name: str) -> None:
         """Cancel the task called ``name``, if there is one."""
         task = self._named.pop(name, None)
-        # A task may start its own successor as its last act; it is ending anyway.
+        # A task may start its own successor as its last act; it is ending anyway. One that goes
+        # on is for ``keep``.
         if task is not None and task is not asyncio.current_task():
             task.cancel()
 
