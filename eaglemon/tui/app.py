@@ -6,8 +6,9 @@ may wait for a host before the first picture is drawn.
 
 import asyncio
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import tzinfo
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import RenderableType
@@ -26,8 +27,7 @@ from eaglemon.tui.scene import STILL_OPENING, Scene, state_of
 from eaglemon.tui.screens.base import ConsoleScreen
 from eaglemon.tui.screens.fleet import FleetScreen
 from eaglemon.tui.settings import Pace, Settings
-from eaglemon.tui.terminal_app import TerminalApp
-from eaglemon.tui.theming import parse_themes, semantic_defaults
+from eaglemon.tui.themed_app import ThemedApp, ThemeSource
 from eaglemon.tui.toasts import speaking_of
 from eaglemon.tui.widgets.row_list import RowList
 
@@ -38,11 +38,6 @@ if TYPE_CHECKING:
     from eaglemon.tui.screens.log import LogScreen
     from eaglemon.tui.screens.server import ServerScreen
 
-ThemeSource = Callable[[], Mapping[str, str]]
-"""Reads the theme files again: name to text. It is called in a thread."""
-DEFAULT_THEME = "eaglemon-dark"
-"""Used where the caller's themes have it."""
-
 
 def _action_commands() -> "type[Provider]":
     # Imported when the palette is opened: the first picture would wait for it.
@@ -51,11 +46,11 @@ def _action_commands() -> "type[Provider]":
     return ActionCommands
 
 
-class ConsoleApp(TerminalApp):
+class ConsoleApp(ThemedApp):
     """The terminal console.
 
-    ``themes`` maps a theme file's name (without its ending) to its text; ``theme`` names one of
-    them or of Textual's own. ``zone`` is the zone of clock times, the local one when ``None``.
+    ``themes`` and ``theme`` are as in ``ThemedApp``. ``zone`` is the zone of clock times, the local
+    one when ``None``.
     ``opening`` says that services come later, with ``take_experiments``; ``first_run`` that no host
     is configured or named, so that those of ssh are offered.
     """
@@ -105,11 +100,13 @@ class ConsoleApp(TerminalApp):
         opening: bool = False,
         first_run: bool = False,
     ) -> None:
-        self._theme_source = theme_source
-        self._theme_texts = dict(themes or {})
-        self._own_themes, theme_problems = parse_themes(themes or {})
-        self._complaints = [str(problem) for problem in theme_problems]
-        super().__init__(ascii_only=ascii_only, announces=announces)
+        super().__init__(
+            themes=themes,
+            theme=theme,
+            theme_source=theme_source,
+            ascii_only=ascii_only,
+            announces=announces,
+        )
         self.console_api = console
         self.settings = Settings(title=title, read_only=read_only, zone=zone, pace=pace or Pace())
         self.animation_level = "none"
@@ -122,20 +119,9 @@ class ConsoleApp(TerminalApp):
         """Set once there was a picture."""
         self.leaving = asyncio.Event()
         """Set once somebody wants to leave: services may be closed while the screen is."""
-        for own in self._own_themes:
-            self.register_theme(own)
-        wanted = theme or DEFAULT_THEME
-        if wanted in self.available_themes:
-            self.theme = wanted
-        elif theme is not None:
-            self._complaints.append(f"no theme {theme!r}: using {self.theme}")
         offers = files.ssh_hosts if first_run and files is not None else None
         self._fleet = FleetScreen(self.settings, offers)
         self._focused_before: Widget | None = None
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Give every theme, Textual's own too, our semantic names."""
-        return semantic_defaults(self.current_theme)
 
     def exit(
         self,
@@ -173,13 +159,10 @@ class ConsoleApp(TerminalApp):
     def on_mount(self) -> None:
         """Draw what is known, then follow."""
         self.snapshot = self._latest
-        for complaint in self._complaints:
-            self.say(complaint, severity="warning")
         self.call_after_refresh(self.drawn.set)
-        self.run_worker(self._follow(), group="updates", exclusive=True)
+        self.run_worker(self._follow_snapshots(), group="updates", exclusive=True)
         self.set_interval(self.settings.pace.tick_s, self._tick)
-        if self._theme_source is not None:
-            self.run_worker(self._follow_themes(self._theme_source), group="themes")
+        self.follow_themes(self.settings.pace.themes_s)
 
     @property
     def deeds(self) -> "Deeds":
@@ -209,33 +192,11 @@ class ConsoleApp(TerminalApp):
         if self._later and self.console_screen() is self.screen:
             self.call_later(self.act, self._later)
 
-    async def _follow(self) -> None:
+    async def _follow_snapshots(self) -> None:
         async for snapshot in self.console_api.updates():
             self._take(snapshot)
             # The channel keeps the latest only, so sleeping here is what limits the pictures.
             await asyncio.sleep(self.settings.pace.refresh_s)
-
-    async def _follow_themes(self, source: ThemeSource) -> None:
-        while True:
-            await asyncio.sleep(self.settings.pace.themes_s)
-            texts = dict(await asyncio.to_thread(source))
-            if texts != self._theme_texts:
-                self._theme_texts = texts
-                self.take_themes(texts)
-
-    def take_themes(self, texts: Mapping[str, str]) -> None:
-        """Use theme files as they are now; the one in use is drawn again."""
-        themes, problems = parse_themes(texts)
-        for problem in problems:
-            self.say(str(problem), severity="warning")
-        self._own_themes = themes
-        for own in themes:
-            self.register_theme(own)
-        name = self.theme
-        if name in {own.name for own in themes}:
-            # A theme of the same name is news to Textual only when another was used in between.
-            self.theme = "textual-dark" if name != "textual-dark" else "textual-light"
-            self.use_theme(name)
 
     def _tick(self) -> None:
         self._take(self.console_api.snapshot())
@@ -254,8 +215,11 @@ class ConsoleApp(TerminalApp):
         """Draw the screen in front; the others are drawn when they come back."""
         screen = self.console_screen()
         if screen is not None and screen.is_mounted:
-            screen.show(snapshot)
-            screen.show_frame(snapshot, self.scene())
+            self._draw(screen)
+
+    def _draw(self, screen: ConsoleScreen) -> None:
+        screen.show(self.snapshot)
+        screen.show_frame(self.snapshot, self.scene())
 
     def redraw(self) -> None:
         """Draw the screen in front from the current snapshot."""
@@ -358,6 +322,7 @@ class ConsoleApp(TerminalApp):
         front = self.console_screen()
         if front is self.screen and type(front) is type(screen):
             self.pop_screen()
+        screen.first_picture = partial(self._draw, screen)
         self.push_screen(screen)
 
     def toggle_pause(self) -> None:
@@ -365,20 +330,6 @@ class ConsoleApp(TerminalApp):
         self.paused = not self.paused
         if not self.paused:
             self.snapshot = self._latest
-        self.redraw()
-
-    def own_theme_names(self) -> list[str]:
-        """Return the themes given by the caller."""
-        return [theme.name for theme in self._own_themes]
-
-    def theme_names(self) -> list[str]:
-        """Return all themes, our own first."""
-        own = self.own_theme_names()
-        return [*own, *sorted(name for name in self.available_themes if name not in own)]
-
-    def use_theme(self, name: str) -> None:
-        """Use a theme and draw everything in it."""
-        self.theme = name
         self.redraw()
 
     def on_console_screen_selection_changed(self) -> None:

@@ -1,8 +1,8 @@
 """The part of the application that is about the terminal itself: what is sent to it, and how."""
 
 import os
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
 from rich.console import RenderableType
 from textual.binding import Binding, BindingType
@@ -10,6 +10,7 @@ from textual.command import CommandPalette
 from textual.driver import Driver
 from textual.filter import LineFilter
 from textual.geometry import Size
+from textual.screen import Screen
 from textual.theme import BUILTIN_THEMES
 
 from eaglemon.tui.announcing import announcement
@@ -51,9 +52,33 @@ class TerminalApp(ToastingApp):
             palette = CommandPalette(placeholder="Search for commands", id="--command-palette")
             self.push_screen(palette)
 
+    def push_screen(self, screen: Screen[Any] | str, *args: Any, **kwargs: Any) -> Any:
+        """Show a screen that knows from the start how much room there is.
+
+        Textual would say so after a first layout, and then style and lay out everything again.
+        """
+        if isinstance(screen, Screen):
+            screen.add_class(*self._size_classes())
+        return super().push_screen(screen, *args, **kwargs)
+
+    def _size_classes(self) -> Iterator[str]:
+        width, height = self.size
+        for length, points in (
+            (width, self.HORIZONTAL_BREAKPOINTS),
+            (height, self.VERTICAL_BREAKPOINTS),
+        ):
+            reached = [name for least, name in sorted(points or ()) if length >= least]
+            yield from reached[-1:]
+
     def get_driver_class(self) -> type[Driver]:
-        """Return the platform's driver, made to send only what changed."""
-        return sparing(super().get_driver_class())
+        """Return the platform's driver, made to send only what changed and to tell esc soon."""
+        driver = super().get_driver_class()
+        if driver.__name__ == "LinuxDriver":
+            # It cannot be imported everywhere.
+            from eaglemon.tui.key_reader import KeyReader  # noqa: PLC0415
+
+            driver = KeyReader
+        return sparing(driver)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Add our own filter to Textual's (``NO_COLOR`` is one of those)."""

@@ -1,5 +1,6 @@
 """The draft of a server: wiring drawn, checked on its host, corrected, restarted and probed."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,11 +29,10 @@ def desk(path: Path) -> tuple[FakeConsole, FakeFiles, FakeDrafts]:
 
 
 async def until(console: Opened, text: str) -> None:
-    for _ in range(200):
-        if text in console.text():
-            return
+    deadline = time.monotonic() + 60
+    while text not in console.text():
+        assert time.monotonic() < deadline, f"{text} is not shown:\n{console.text()}"
         await console.pilot.pause(0.02)
-    raise AssertionError(f"{text} is not shown:\n{console.text()}")
 
 
 @pytest.mark.parametrize("size", ["80x24", "120x40", "200x50"])

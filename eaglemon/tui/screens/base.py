@@ -1,5 +1,6 @@
 """What the main screens share: status line, key line, and panels that become tabs when narrow."""
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from rich.console import RenderableType
@@ -37,6 +38,8 @@ class ConsoleScreen(Screen[None]):
     SHORT_TABS: ClassVar[tuple[str, ...]]
     GROUPS: ClassVar[tuple[tuple[str, ...], ...]]
 
+    AUTO_FOCUS = ""
+    """The tab that is shown says what has the focus."""
     SERVERS_TAB: ClassVar[int | None] = None
     """The tab, from 0, with the list in which a server is selected."""
 
@@ -53,6 +56,8 @@ class ConsoleScreen(Screen[None]):
         super().__init__()
         self._settings = settings
         self._tab = 0
+        self.first_picture: Callable[[], None] | None = None
+        """Draws this screen: called once there is something to draw on, before it is laid out."""
         self._status = StatusLine(settings.zone)
         self._keys = KeyLine()
         self._tabs = TabLine(self.TABS, self.SHORT_TABS)
@@ -80,8 +85,18 @@ class ConsoleScreen(Screen[None]):
         raise NotImplementedError
 
     def on_mount(self) -> None:
-        """Show the first tab."""
+        """Show the first tab; what is known is drawn before the first layout, not after it.
+
+        Textual calls this after what subclasses have of the same name.
+        """
         self.switch_tab(0)
+        if self.first_picture is not None:
+            self.first_picture()
+
+    @property
+    def columns(self) -> int:
+        """Columns of the terminal, known before this screen is laid out."""
+        return self.size.width or self.app.size.width
 
     def on_screen_resume(self) -> None:
         """Ask for a picture: none is drawn in the background."""
@@ -143,7 +158,9 @@ class ConsoleScreen(Screen[None]):
         self.post_message(self.SelectionChanged())
         active = self.GROUPS[self._tab]
         for name in {name for group in self.GROUPS for name in group}:
-            self.query_one(f"#{name}").set_class(name not in active, "-other-tab")
+            panel = self.query_one(f"#{name}")
+            # What is not on the screen yet is styled when it comes there.
+            panel.set_class(name not in active, "-other-tab", update=self.is_mounted)
         for name in active:
             panel = self.query_one(f"#{name}")
             target = self._focusable(panel)

@@ -83,7 +83,6 @@ class DraftScreen(ConsoleScreen):
 
     def on_mount(self) -> None:
         """Name the panels and look at the files."""
-        super().on_mount()
         set_title(self._served, "As it is served ─ tokens per verify step")
         self.judge(capture=False)
 
@@ -113,15 +112,15 @@ class DraftScreen(ConsoleScreen):
         """Draw both panels."""
         self._server = snapshot.server(self.server_id) or self._server
         server = self._server
-        if server is None or not self.size.width:
+        if server is None:
             return
         report = self._report
         checked = report is None or report.checks or report.diagnosis.offline
         # Only files are read for it; what a check has found would be lost.
         if self._outdated() and not checked:
             self.judge(capture=False)
-        width = (self.size.width // 2 if self.has_class("-wide") else self.size.width) - 6
-        self._title.show(panels.title_line(server, self.size.width - 2, self._settings.zone))
+        width = (self.columns // 2 if self.has_class("-wide") else self.columns) - 6
+        self._title.show(panels.title_line(server, self.columns - 2, self._settings.zone))
         rows: list[Content | str] = []
         if not self.has_class("-wide"):
             # The other tab, where the draft is told of, is out of sight.

@@ -47,7 +47,6 @@ class ExperimentScreen(ConsoleScreen):
 
     def on_mount(self) -> None:
         """Name the panels."""
-        super().on_mount()
         set_title(self._course, f"Experiment {self.experiment}")
         set_title(self._figures, "Figures ─ ratios are to the first arm, paired by prompt")
 

@@ -51,6 +51,8 @@ class FleetScreen(ConsoleScreen):
         self._had_servers = False
         self._hosts = HostList(id="hosts")
         self._servers = ServerList(id="servers")
+        self._hosts.add_class("panel")
+        self._servers.add_class("panel")
         self._preview = TextPanel(id="preview", classes="panel")
         self._filter = Input(
             placeholder="part of a name; enter keeps it, esc clears it", id="filter"
@@ -67,9 +69,6 @@ class FleetScreen(ConsoleScreen):
 
     def on_mount(self) -> None:
         """Start with the hosts; there may be no server yet."""
-        super().on_mount()
-        self._hosts.add_class("panel")
-        self._servers.add_class("panel")
         self._filter.display = False
         self._titles()
         if self._read_offers is not None:

@@ -25,7 +25,7 @@ class HostScreen(ConsoleScreen):
     TABS: ClassVar[tuple[str, ...]] = ("GPUs", "Processes", "Servers")
     SHORT_TABS: ClassVar[tuple[str, ...]] = ("GPUs", "Proc", "Srv")
     GROUPS: ClassVar[tuple[tuple[str, ...], ...]] = (
-        ("host-left", "gpus"),
+        ("gpus",),
         ("host-right", "users"),
         ("host-right", "servers"),
     )
@@ -44,6 +44,7 @@ class HostScreen(ConsoleScreen):
         self._users = VerticalScroll(id="users", classes="panel")
         self._user_lines = TextPanel(id="user-lines")
         self._servers = ServerList(id="servers")
+        self._servers.add_class("panel")
 
     def compose_head(self) -> ComposeResult:
         """Yield the title line."""
@@ -52,7 +53,7 @@ class HostScreen(ConsoleScreen):
     def compose_panels(self) -> ComposeResult:
         """Yield GPUs, processes and servers."""
         with Horizontal(id="host-panels"):
-            with Vertical(id="host-left"), self._gpus:
+            with self._gpus:
                 yield self._gpu_lines
             with Vertical(id="host-right"):
                 with self._users:
@@ -61,8 +62,6 @@ class HostScreen(ConsoleScreen):
 
     def on_mount(self) -> None:
         """Name the panels, and ask once who else serves there."""
-        super().on_mount()
-        self._servers.add_class("panel")
         set_title(self._users, "Processes on the GPUs")
         set_title(self._servers, "Servers")
         self.run_worker(self._ask_foreign(), group="foreign", exclusive=True)
@@ -80,7 +79,7 @@ class HostScreen(ConsoleScreen):
         """Draw the host; one that is gone keeps its last picture."""
         self._snapshot = snapshot
         host = snapshot.host(self.host)
-        if host is None or self.size.width == 0:
+        if host is None:
             return
         self._draw(host)
         mine = tuple(server for server in snapshot.servers if server.host == self.host)
@@ -92,7 +91,7 @@ class HostScreen(ConsoleScreen):
         self.call_after_refresh(lambda: self.show(self._snapshot))
 
     def _draw(self, host: HostView) -> None:
-        width = self.size.width
+        width = self.columns
         wide = self.has_class("-wide")
         half = (width // 2 if wide else width) - 6
         self._title.show(host_panels.title_line(host, width - 2))

@@ -30,6 +30,7 @@ class ListScreen(ConsoleScreen):
     def __init__(self, rows: RowList, settings: Settings) -> None:
         super().__init__(settings)
         self._rows = rows
+        self._rows.add_class("panel")
         self._details = VerticalScroll(id=self.DETAILS, classes="panel")
         self._lines = TextPanel()
         self._filter = Input(placeholder=self.FILTER, id="filter")
@@ -44,8 +45,6 @@ class ListScreen(ConsoleScreen):
 
     def on_mount(self) -> None:
         """Hide the filter."""
-        super().on_mount()
-        self._rows.add_class("panel")
         self._filter.display = False
 
     @property
@@ -55,8 +54,8 @@ class ListScreen(ConsoleScreen):
 
     @property
     def details_width(self) -> int:
-        """Columns of a line of the details; none or fewer while the screen has no size."""
-        width = self.size.width
+        """Columns of a line of the details."""
+        width = self.columns
         return (width // 2 if self.has_class("-wide") else width) - _AROUND_DETAILS
 
     def current_server(self) -> ServerView | None:

@@ -50,6 +50,7 @@ class LogScreen(ConsoleScreen):
         self._server = api.snapshot().server(server_id)
         self._title = TextPanel(id="server-title")
         self._log = WholeLog(flush_s=settings.pace.log_s, id="log")
+        self._log.add_class("panel")
         self._prompt = Input(id="prompt")
         self._purpose: Purpose = "search"
         self._wanted: deque[tuple[int, tuple[int, int]]] = deque(maxlen=PAGES_WAITING)
@@ -69,8 +70,6 @@ class LogScreen(ConsoleScreen):
 
     def on_mount(self) -> None:
         """Follow the log."""
-        super().on_mount()
-        self._log.add_class("panel")
         self._prompt.display = False
         self.run_worker(self._follow(), group="log", exclusive=True)
 
@@ -91,8 +90,8 @@ class LogScreen(ConsoleScreen):
     def show(self, snapshot: Snapshot) -> None:
         """Draw the title; the log draws itself."""
         self._server = snapshot.server(self.server_id) or self._server
-        if self._server is not None and self.size.width:
-            width = self.size.width - 2
+        if self._server is not None:
+            width = self.columns - 2
             self._title.show(panels.title_line(self._server, width, self._settings.zone))
 
     def ask(self, purpose: Purpose) -> None:

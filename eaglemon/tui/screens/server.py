@@ -65,6 +65,7 @@ class ServerScreen(ConsoleScreen):
         self._accept_caption = TextPanel(id="accept-caption")
         self._accept_chart = StripChart("$chart-accept", low=1.0, id="accept-chart")
         self._log = LogView(flush_s=settings.pace.log_s, id="log")
+        self._log.add_class("panel")
 
     def compose_head(self) -> ComposeResult:
         """Yield the title line."""
@@ -90,8 +91,6 @@ class ServerScreen(ConsoleScreen):
 
     def on_mount(self) -> None:
         """Name the panels and follow the log."""
-        super().on_mount()
-        self._log.add_class("panel")
         # Switching tabs must show on a wide terminal too, where it moves the focus.
         self._accept.can_focus = self._speed.can_focus = True
         set_title(self._accept, "Acceptance ─ tokens per verify step")
@@ -112,7 +111,7 @@ class ServerScreen(ConsoleScreen):
     def show(self, snapshot: Snapshot) -> None:
         """Draw this screen's server from ``snapshot``; one that is gone keeps its last picture."""
         server = snapshot.server(self.server_id)
-        if server is None or not self.is_mounted:
+        if server is None:
             return
         self._server, self._now, self._servers = server, snapshot.at, snapshot.servers
         self._draw(server)
@@ -145,9 +144,7 @@ class ServerScreen(ConsoleScreen):
             self._draw(self._server)
 
     def _draw(self, server: ServerView) -> None:
-        width = self.size.width
-        if width == 0:
-            return
+        width = self.columns
         self._title.show(panels.title_line(server, width - 2, self._settings.zone))
         inner = _inner_width(self._below_track, width - 4)
         self._track.show(server.phases)
@@ -170,7 +167,7 @@ class ServerScreen(ConsoleScreen):
             self._probe.show(panels.probe(server.probe, _inner_width(self._probe, width - 4)))
 
     def _draw_measurements(self, server: ServerView) -> None:
-        width = self.size.width
+        width = self.columns
         inner = _inner_width(self._accept, width - 4)
         worth = worth_of(server, self._servers, {p.name: p.model for p in self._api.profiles()})
         self._accept.show(acceptance(server.acceptance, server, inner, worth))
