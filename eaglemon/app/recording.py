@@ -2,8 +2,9 @@
 
 A recording is JSON lines, compressed where the name ends in ``.gz``: a header, then snapshots with
 the seconds since the start, at most one each ``STEP_S``, and the last lines of a server's log
-whenever its state changes. Command lines in it are masked as they are on screen; prompts of probes
-are left out.
+whenever its state changes. Command lines in it are masked as they are on screen, and so are the
+log's lines where they tell a secret by its name or one that a profile has; prompts of probes are
+left out.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from eaglemon.core.hosts import HostSpec
 from eaglemon.core.probe import ProbePlan, ProbeProgress
 from eaglemon.core.problems import Problem
 from eaglemon.core.profiles import Profile
+from eaglemon.core.redact import mask_line, secrets_of
 from eaglemon.core.server_url import Trust
 from eaglemon.core.views import LaunchPlan, LogBatch, Needs, ServerView, Snapshot
 from eaglemon.errors import ConfigError, EaglemonError, UsageError
@@ -271,7 +273,10 @@ async def _last_lines(console: Eaglemon, server: ServerView) -> tuple[str, ...]:
                 lines += batch.lines
     except (EaglemonError, TimeoutError) as error:
         return (f"the log could not be recorded: {error or 'no answer in time'}",)
-    return tuple(lines[-LOG_TAIL:])
+    known: set[str] = set()
+    for profile in console.profiles():
+        known |= secrets_of(profile.flags) | secrets_of(profile.env)
+    return tuple(mask_line(line, known) for line in lines[-LOG_TAIL:])
 
 
 def _without_prompts(snapshot: Snapshot) -> Snapshot:

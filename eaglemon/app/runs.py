@@ -129,7 +129,8 @@ def _masked(profile: Profile) -> Profile:
     flags = {
         name: MASK if is_secret(name) and value else value for name, value in profile.flags.items()
     }
-    return replace(profile, flags=flags, env=mask_env(profile.env))
+    command = tuple(mask_argv(profile.command))
+    return replace(profile, flags=flags, env=mask_env(profile.env), command=command)
 
 
 def _with_secrets(profile: Profile, mine: Profile | None) -> Profile:
@@ -144,7 +145,10 @@ def _with_secrets(profile: Profile, mine: Profile | None) -> Profile:
         name: mine.env.get(name, value) if value == MASK else value
         for name, value in profile.env.items()
     }
-    return replace(profile, flags=flags, env=env)
+    command = profile.command
+    if command == tuple(mask_argv(mine.command)):
+        command = mine.command
+    return replace(profile, flags=flags, env=env, command=command)
 
 
 def newest(statuses: Sequence[RunStatus]) -> list[RunStatus]:

@@ -78,7 +78,7 @@ def plain(value: object) -> object:
 def _field(name: str, value: object) -> object:
     if isinstance(value, str):
         return MASK if value and is_secret(name) else str(value)
-    if name == "argv" and isinstance(value, tuple):
+    if name in {"argv", "command"} and isinstance(value, tuple):
         return mask_argv([str(word) for word in value])
     if name == "env" and isinstance(value, Mapping):
         return mask_env({str(key): str(item) for key, item in value.items()})

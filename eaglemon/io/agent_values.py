@@ -2,16 +2,27 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import msgspec
 
-from eaglemon.core.hosts import HostFacts, HostSample
-from eaglemon.core.runs import DamagedRun, HostCheck, RunRecord, RunRequest, RunStatus
+from eaglemon.core.hosts import GpuProcess, HostFacts, HostSample
+from eaglemon.core.redact import mask_command
+from eaglemon.core.runs import (
+    DamagedRun,
+    HostCheck,
+    PortListener,
+    RunProcess,
+    RunRecord,
+    RunRequest,
+    RunStatus,
+)
 from eaglemon.errors import AgentError
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
+_Told = TypeVar("_Told", GpuProcess, RunProcess, PortListener)
 
 
 def decode(value: object, kind: type[_T], what: str) -> _T:
@@ -34,7 +45,8 @@ def decode_facts(hello: object) -> HostFacts:
 
 def decode_sample(item: Mapping[str, object]) -> HostSample:
     """Return the sample of a ``gpus.watch`` item."""
-    return decode(item.get("sample"), HostSample, "GPU sample")
+    sample = decode(item.get("sample"), HostSample, "GPU sample")
+    return replace(sample, processes=mask_commands(sample.processes))
 
 
 def decode_record(answer: Mapping[str, object]) -> RunRecord:
@@ -44,7 +56,8 @@ def decode_record(answer: Mapping[str, object]) -> RunRecord:
 
 def decode_check(answer: Mapping[str, object]) -> HostCheck:
     """Return the answer of ``host.check``."""
-    return decode(answer, HostCheck, "host check")
+    check = decode(answer, HostCheck, "host check")
+    return replace(check, listeners=mask_commands(check.listeners))
 
 
 def decode_runs(
@@ -54,12 +67,21 @@ def decode_runs(
     runs = []
     for value in values:
         try:
-            runs.append(decode(value, RunStatus, "run status"))
+            status = decode(value, RunStatus, "run status")
+            runs.append(replace(status, processes=mask_commands(status.processes)))
         except AgentError as error:
             _log.warning("left out a run: %s", error)
             if damaged is not None:
                 damaged(_damaged(value, error.message.rpartition(": ")[2]))
     return tuple(runs)
+
+
+def mask_commands(told: Sequence[_Told]) -> tuple[_Told, ...]:
+    """Return processes with the secrets of their command lines masked."""
+    return tuple(
+        one if one.command is None else replace(one, command=mask_command(one.command))
+        for one in told
+    )
 
 
 def _damaged(status: object, reason: str) -> DamagedRun:

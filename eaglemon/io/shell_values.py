@@ -97,7 +97,7 @@ def sample_of(
     sample = HostSample(
         at=at,
         gpus=tuple(gpus),
-        processes=tuple(_with_owner(one, people, runs) for one in processes),
+        processes=agent_values.mask_commands([_with_owner(one, people, runs) for one in processes]),
         processes_known=known,
     )
     return sample, reading.driver_version
@@ -135,7 +135,8 @@ def runs_of(
             [{"record": record, "exit": ended, "stop": _json(stop_text)}]
         ) or (None,)
         if status is not None:
-            found.append(replace(status, processes=processes, activity=activity))
+            shown = agent_values.mask_commands(processes)
+            found.append(replace(status, processes=shown, activity=activity))
     return found
 
 
@@ -152,7 +153,9 @@ def check_of(block: str, *, port: int | None, package: str | None) -> HostCheck:
     missing = said or "there is no python3 on this host to ask"
     return HostCheck(
         paths=tuple(_path(line) for line in paths.splitlines() if line.strip()),
-        listeners=tuple(_listener(line, port or 0) for line in listeners.splitlines() if line),
+        listeners=agent_values.mask_commands(
+            [_listener(line, port or 0) for line in listeners.splitlines() if line]
+        ),
         program=program.strip() or None,
         engine_version=said if is_version else None,
         engine_error=missing if package and not is_version else None,

@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
+
 from eaglemon.core.hosts import GpuSample, HostSample
 from eaglemon.core.problems import did_you_mean
 from eaglemon.core.profiles import Profile, Speculation
-from eaglemon.core.redact import MASK, mask_argv, mask_env
+from eaglemon.core.redact import MASK, mask_argv, mask_command, mask_env, mask_line, secrets_of
 
 PROFILE = Profile(name="a", engine="sglang", model="/m", port=30000)
 
@@ -21,6 +23,40 @@ def test_secrets_are_masked_in_both_spellings() -> None:
         "--tokenizer-path",
         "/t",
     ]
+
+
+def test_all_values_of_a_secret_flag_are_masked() -> None:
+    argv = ["env", "HF_TOKEN=k0", "serve", "--api-key", "k1", "k2", "--port", "8000", "/m"]
+    masked = ["env", f"HF_TOKEN={MASK}", "serve", "--api-key", MASK, MASK, "--port", "8000", "/m"]
+    assert mask_argv(argv) == masked
+    assert mask_command(" ".join(argv)) == " ".join(masked)
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("ServerArgs(port=1, api_key='k', host='h')", "ServerArgs(port=1, api_key=***, host='h')"),
+        (
+            "non-default args: {'api_key': ['k1', 'k2'], 'port': 8000}",
+            "non-default args: {'api_key': ***, 'port': 8000}",
+        ),
+        ("ssl_keyfile_password=None, api_key=None", "ssl_keyfile_password=None, api_key=None"),
+        (
+            "VLLM_API_KEY=k vllm serve /m --api-key k",
+            "VLLM_API_KEY=*** vllm serve /m --api-key ***",
+        ),
+        ("Authorization: Bearer k.k", "Authorization: Bearer ***"),
+        (
+            "Prefill batch, #new-token: 5, #cached-token: 0, token usage: 0.50, a=1",
+            "Prefill batch, #new-token: 5, #cached-token: 0, token usage: 0.50, a=1",
+        ),
+        ("refused what-a-profile-has, twice: what-a-profile-has", "refused ***, twice: ***"),
+    ],
+)
+def test_secrets_in_lines_of_logs_are_masked(line: str, shown: str) -> None:
+    flags = {"api-key": ("what-a-profile-has", "8"), "port": "8000"}
+    assert secrets_of(flags) == {"what-a-profile-has", "8"}
+    assert mask_line(line, secrets_of(flags)) == shown
 
 
 def test_only_secret_variables_are_masked() -> None:

@@ -56,7 +56,8 @@ def unlike(profile: Profile, told: Mapping[str, str]) -> list[str]:
 def _take(found: dict[str, str], name: str, value: object) -> None:
     if isinstance(value, Mapping):
         for key, part in value.items():
-            _take(found, f"{name}.{key}", part)
+            if not is_secret(str(key)):
+                _take(found, f"{name}.{key}", part)
     elif isinstance(value, str):
         found[name] = value
     else:
