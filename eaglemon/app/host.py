@@ -84,6 +84,7 @@ class Host:
         self._history = GpuHistory()
         self._records_silent: str | None = None
         self._retry_now = asyncio.Event()
+        self._pause_s = RETRY_FIRST_S
         self.answered = asyncio.Event()
         """Set once the first attempt has succeeded or failed, and runs are known."""
 
@@ -173,28 +174,19 @@ class Host:
 
     async def run(self) -> None:
         """Connect, and reconnect for ever; ends only when cancelled."""
-        pause_s = RETRY_FIRST_S
         while True:
             self._set(LinkState.CONNECTING, self._detail)
-            transport = self._connect(self.spec)
-            if isinstance(transport, TellingTransport):
-                transport.tells(self._waits_for)
-            reason = ""
             try:
-                await transport.connect()
-                link = await open_link(transport, self.spec)
-                try:
-                    pause_s = RETRY_FIRST_S
-                    reason = await self._stay(transport, link)
-                finally:
-                    await link.close()
+                reason = await self._connected()
             except EaglemonError as error:
                 reason = str(error)
-            finally:
-                await transport.close()
+            except Exception as error:  # noqa: BLE001 -- told, logged, tried again
+                # A mistake of ours: told as one, and this host is tried again like any other.
+                _log.exception("%s: its connection ended unexpectedly", self.spec.name)
+                reason = _internal(error)
             # Jitter keeps many consoles from coming back to a rebooted host in step.
-            wait_s = pause_s * random.uniform(0.8, 1.2)  # noqa: S311 -- no secret
-            pause_s = min(pause_s * 2, RETRY_MOST_S)
+            wait_s = self._pause_s * random.uniform(0.8, 1.2)  # noqa: S311 -- no secret
+            self._pause_s = min(self._pause_s * 2, RETRY_MOST_S)
             self._retry_at = self._clock.monotonic() + wait_s
             # Whoever shows it names the host.
             self._set(LinkState.DOWN, beside_name(self.spec.name, reason))
@@ -203,6 +195,21 @@ class Host:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._retry_now.wait()
+
+    async def _connected(self) -> str:
+        """Connect once, stay until the link ends, and return why it did."""
+        transport = self._connect(self.spec)
+        if isinstance(transport, TellingTransport):
+            transport.tells(self._waits_for)
+        try:
+            await transport.connect()
+            link = await open_link(transport, self.spec)
+            try:
+                return await self._stay(transport, link)
+            finally:
+                await link.close()
+        finally:
+            await transport.close()
 
     def _waits_for(self, what: str) -> None:
         """Show what a connection waits for, of a person."""
@@ -220,10 +227,12 @@ class Host:
         return "; ".join(limits)
 
     async def _stay(self, transport: Transport, link: HostLink) -> str:
+        # One that does not even tell the time is not up.
+        self.clock_offset_s = await link.ping() - self._clock.wall()
+        self._pause_s = RETRY_FIRST_S
         self._facts = link.facts
         self._records_silent = None
         self._transport, self._link = transport, link
-        self.clock_offset_s = await link.ping() - self._clock.wall()
         self._set(LinkState.UP, "")
         tasks = [
             asyncio.create_task(self._watch_gpus(link), name=f"{self.spec.name}: gpus"),
@@ -286,6 +295,10 @@ def _silence_of(link: object) -> str | None:
     return link.records_silent if isinstance(link, TellsSilence) else None
 
 
+def _internal(error: BaseException) -> str:
+    return f"internal error: {type(error).__name__}: {error}"
+
+
 def _reason_of(done: set[asyncio.Task[str | None]]) -> str:
     for task in done:
         error = task.exception()
@@ -293,7 +306,7 @@ def _reason_of(done: set[asyncio.Task[str | None]]) -> str:
             return str(error)
         if error is not None:
             _log.error("%s ended unexpectedly", task.get_name(), exc_info=error)
-            return f"internal error: {error}"
+            return _internal(error)
         result = task.result()
         if result:
             return result
