@@ -21,6 +21,7 @@ from eaglemon.errors import HostError
 
 LIMIT_S = 20.0
 """``Match exec`` and CanonicalizeHostname may ask the network."""
+_NAMELESS = "ssh needs a line in /etc/passwd for whoever runs it: in a container, give its user one"
 _NOTHING = frozenset({"", "none", "no", "false"})
 _UNUSED = {
     "remotecommand": "RemoteCommand",
@@ -71,7 +72,7 @@ class SshConfig:
             "%": "%",
             "d": str(Path.home()),
             "h": self.one("hostname") or "",
-            "i": str(os.getuid()) if sys.platform != "win32" else "",
+            "i": _uid(),
             "j": self.one("proxyjump") or "",
             "k": self.one("hostkeyalias") or self.one("host") or self.one("hostname") or "",
             "L": name.partition(".")[0],
@@ -79,7 +80,7 @@ class SshConfig:
             "n": self.one("host") or "",
             "p": self.one("port") or "22",
             "r": self.one("user") or "",
-            "u": getpass.getuser(),
+            "u": user_name() if "%u" in text else "",
         }
         pieces = text.split("%")
         out, place = [pieces[0]], 1
@@ -136,6 +137,14 @@ class SshConfig:
         return any(value.lower() not in _NOTHING for value in values)
 
 
+def user_name() -> str:
+    """Return who runs this program; raises ``HostError`` for a uid that has no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError) as error:
+        raise HostError(f"this computer knows no user {_uid()}", hint=_NAMELESS) from error
+
+
 def read_ssh_config(spec: HostSpec, address: str) -> SshConfig | None:
     """Return what ``ssh`` would do to reach ``address``; ``None`` where there is no ``ssh``.
 
@@ -156,7 +165,7 @@ def read_ssh_config(spec: HostSpec, address: str) -> SshConfig | None:
         raise HostError(
             f"{spec.name}: the OpenSSH configuration cannot be read: "
             f"{said[0] if said else f'ssh -G ended with {done.returncode}'}",
-            hint="correct that line",
+            hint="correct that line" if _own_home() is not None else _NAMELESS,
         )
     return SshConfig(values=_parsed(done.stdout), defaults=_defaults(program))
 
@@ -184,20 +193,34 @@ def _ask(program: str, words: Sequence[str]) -> subprocess.CompletedProcess[byte
         )
     except subprocess.TimeoutExpired:
         return None
+    except OSError as error:
+        raise HostError(f"cannot run {program}: {error.strerror or error}") from error
 
 
 def _file_option(spec: HostSpec) -> list[str]:
     if spec.ssh_config is not None:
         return ["-F", str(Path(spec.ssh_config).expanduser()) if spec.ssh_config else "none"]
-    if sys.platform == "win32":
-        return []
-    import pwd  # noqa: PLC0415 -- there is none on Windows
-
-    if Path.home() == Path(pwd.getpwuid(os.getuid()).pw_dir):
+    if sys.platform == "win32" or Path.home() == _own_home():
         return []
     # ssh does not look at $HOME; whoever has set another one means that one.
     file = Path.home() / ".ssh" / "config"
     return ["-F", str(file) if file.is_file() else "none"]
+
+
+def _own_home() -> Path | None:
+    """Return the home of whoever runs this, as ``ssh`` finds it; ``None`` for a uid without one."""
+    if sys.platform == "win32":
+        return Path.home()
+    import pwd  # noqa: PLC0415 -- there is none on Windows
+
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        return None
+
+
+def _uid() -> str:
+    return str(os.getuid()) if sys.platform != "win32" else ""
 
 
 def _given(spec: HostSpec) -> list[str]:

@@ -83,9 +83,7 @@ class Login:
     async def connect(self) -> asyncssh.SSHClientConnection:
         """Connect and log in; raises ``HostError`` that names the cause and the fix."""
         spec = self._spec
-        address = spec.address or spec.name
-        # In a thread: runs ssh, and what "Match exec" names.
-        way = await asyncio.to_thread(way_to, spec, address)
+        way = await _way(spec)
         self.unused = way.target.unused
         try:
             for jump in way.target.jumps:
@@ -279,7 +277,7 @@ class Login:
     async def _direct(self) -> asyncssh.SSHClientConnection:
         """Connect through the hops that are up, whatever ProxyJump says."""
         spec = self._spec
-        way = await asyncio.to_thread(way_to, spec, spec.address or spec.name)
+        way = await _way(spec)
         return await self._attempts(replace(way, target=replace(way.target, is_direct=False)))
 
     async def _accept(self, target: Target, refusal: HostError) -> Target | None:
@@ -349,6 +347,17 @@ class Login:
                     )
                     return target
         return None
+
+
+async def _way(spec: HostSpec) -> Way:
+    """Return how to reach a host; in a thread, for it runs ssh and what "Match exec" names."""
+    try:
+        return await asyncio.to_thread(way_to, spec, spec.address or spec.name)
+    except (OSError, ValueError, asyncssh.Error) as error:
+        raise HostError(
+            f"{spec.name}: how to reach it cannot be read: {error}",
+            hint="correct its key files or the OpenSSH configuration",
+        ) from error
 
 
 def add_known_host(file: Path, place: str, key: asyncssh.SSHKey) -> None:

@@ -135,7 +135,7 @@ class SimHost:
             name=self._name,
             address="127.0.0.1",
             port=port,
-            user=getpass.getuser(),
+            user=_user(),
             known_hosts=str(known_hosts),
             identity=str(identity),
             ssh_config="",
@@ -268,6 +268,14 @@ async def _finish(janitor: asyncio.subprocess.Process) -> None:
     except TimeoutError:
         janitor.kill()
         await janitor.wait()
+
+
+def _user() -> str:
+    """Return who logs in: any name will do, and a container's user may have none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "demo"
 
 
 async def _serve(arguments: argparse.Namespace) -> None:

@@ -240,6 +240,45 @@ def test_tokens() -> None:
     assert config.path("~/%n") == Path.home() / "gpu"
 
 
+async def test_a_user_without_a_name_is_told_what_ssh_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody(*_: object) -> None:
+        raise KeyError("uid not found: 12345")
+
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    with pytest.raises(HostError, match="this computer knows no user"):
+        SshConfig(values={}).expanded("~/keys/%u")
+    assert SshConfig(values={}).expanded("~/keys/%p") == "~/keys/22"
+    # As OpenSSH has it, which looks for the same line.
+    ssh = tmp_path / "ssh"
+    ssh.write_text("#!/bin/sh\necho No user exists for uid 12345 >&2\nexit 255\n")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HostError, match=r"No user exists for uid 12345; .*line in /etc/passwd"):
+        await SshTransport(HostSpec(name="target")).connect()
+
+
+async def test_an_ssh_that_cannot_be_run_and_a_key_file_that_cannot_be_read_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_bytes(b"\x7fELF for another machine")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HostError, match=r"cannot run .*ssh: Exec format error"):
+        await SshTransport(HostSpec(name="target")).connect()
+
+    def broken(*_: object) -> None:
+        raise OSError("keys: input/output error")
+
+    monkeypatch.setattr("eaglemon.io.ssh_login.way_to", broken)
+    with pytest.raises(HostError, match="target: how to reach it cannot be read: keys: input"):
+        await SshTransport(HostSpec(name="target")).connect()
+
+
 async def test_a_system_without_ssh_reads_what_asyncssh_reads(
     server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
