@@ -214,12 +214,11 @@ class Keeper:
 
     def new_http(self) -> HttpClient:
         """Return a client with connections of its own, for a probe's virtual user."""
-        key = self.profile.flags.get("api-key")
         return HttpClient(
             self.host.transport,
             address=self.profile.address,
             port=self.profile.port,
-            api_key=str(key) if key else None,
+            api_key=self.engine.api_key(self.profile),
         )
 
     # The machine.

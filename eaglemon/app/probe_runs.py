@@ -61,14 +61,13 @@ class ProbeRuns:
             keeper.probe = progress
             (seen or _nobody)(progress)
 
-        key = keeper.profile.flags.get("api-key")
         target = ProbeTarget(
             id=keeper.id,
             engine=keeper.engine,
             model=keeper.model_name,
             url=ServerUrl(scheme="http", address=keeper.profile.address, port=keeper.profile.port),
             host=keeper.host,
-            api_key=str(key) if key else None,
+            api_key=keeper.engine.api_key(keeper.profile),
             lines_since=keeper.meter.lines_since if keeper.profile.speculation else None,
         )
         return await self._run(target, plan, show)

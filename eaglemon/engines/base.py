@@ -156,6 +156,10 @@ class Engine(Protocol):
         """Return the variables the profile's server is started with (profile's own included)."""
         ...
 
+    def api_key(self, profile: Profile) -> str | None:
+        """Return a key that the profile's server takes; ``None`` where it asks for none."""
+        ...
+
     def check(self, profile: Profile, version: str | None = None) -> list[Problem]:
         """Return what is wrong with the profile for this engine, all at once.
 

@@ -44,6 +44,15 @@ def interpreter(profile: Profile) -> str:
     return f"{profile.venv.rstrip('/')}/bin/python" if profile.venv is not None else profile.python
 
 
+def given_key(profile: Profile) -> str | None:
+    """Return the first key that ``--api-key`` gives, however its dash is written."""
+    for name, value in profile.flags.items():
+        if name.replace("_", "-") == "api-key":
+            keys = value if isinstance(value, tuple) else (value,)
+            return next((str(key) for key in keys if key and not isinstance(key, bool)), None)
+    return None
+
+
 def reached(profile: Profile, start: tuple[str, ...], env: Collection[str]) -> tuple[str, ...]:
     """Return ``start`` as it is reached from the host: inside its conda environment or container.
 

@@ -225,3 +225,20 @@ def test_a_flag_that_is_nearly_known_is_an_error(
     found = [problem for problem in problems if problem.slug == "unknown-flag"]
     assert [problem.severity for problem in found] == ([] if severity is None else [severity])
     assert all("did you mean" in one.hint for one in found if one.severity is Severity.ERROR)
+
+
+@pytest.mark.parametrize(
+    ("engine", "flags", "key"),
+    [
+        ("sglang", {"api-key": "k1"}, "k1"),
+        ("sglang", {"api-key": 1234}, "1234"),
+        ("sglang", {}, None),
+        ("vllm", {"api-key": ("k1", "k2")}, "k1"),
+        ("vllm", {"api_key": "k1"}, "k1"),
+        ("vllm", {}, "of-env"),
+        ("vllm", {"api-key": False}, "of-env"),
+    ],
+)
+def test_a_key_is_found_however_it_is_given(engine: str, flags: Any, key: str | None) -> None:
+    profile = _profile(engine, flags=flags, env={"VLLM_API_KEY": "of-env"})
+    assert ENGINES[engine].api_key(profile) == key

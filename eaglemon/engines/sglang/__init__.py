@@ -18,6 +18,7 @@ from eaglemon.engines.base import (
 )
 from eaglemon.engines.command import (
     flag_arguments,
+    given_key,
     gpu_environment,
     interpreter,
     program_beside,
@@ -106,6 +107,10 @@ class SglangEngine:
     def environment(self, profile: Profile) -> dict[str, str]:
         """Return the variables the profile's server is started with."""
         return gpu_environment(profile)
+
+    def api_key(self, profile: Profile) -> str | None:
+        """Return the key of ``--api-key``."""
+        return given_key(profile)
 
     def check(self, profile: Profile, version: str | None = None) -> list[Problem]:
         """Return what is wrong with the profile for this release, all at once."""

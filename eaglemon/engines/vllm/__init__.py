@@ -19,6 +19,7 @@ from eaglemon.engines.base import (
 )
 from eaglemon.engines.command import (
     flag_arguments,
+    given_key,
     gpu_environment,
     interpreter,
     program_beside,
@@ -105,6 +106,10 @@ class VllmEngine:
     def environment(self, profile: Profile) -> dict[str, str]:
         """Return the variables the profile's server is started with."""
         return gpu_environment(profile)
+
+    def api_key(self, profile: Profile) -> str | None:
+        """Return the first key of ``--api-key``, without it that of the environment."""
+        return given_key(profile) or profile.env.get("VLLM_API_KEY") or None
 
     def check(self, profile: Profile, version: str | None = None) -> list[Problem]:
         """Return what is wrong with the profile for this release, all at once."""
