@@ -1,19 +1,22 @@
 """Opens the console on a fake, at a fixed size and time."""
 
+import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
+from unittest.mock import patch
 
 from textual.pilot import Pilot
 from textual.screen import Screen
 
 from eaglemon.app.api import Eaglemon, Experiments, LocalFiles
 from eaglemon.core.views import LogBatch, Snapshot
-from eaglemon.tui.app import ConsoleApp, ThemeSource
+from eaglemon.tui.app import ConsoleApp
 from eaglemon.tui.settings import Pace
+from eaglemon.tui.themed_app import ThemeSource
 from tests.tui.fake_console import FakeConsole
 from tests.tui.frame import frame_text
 
@@ -22,6 +25,27 @@ THEMES = {
     for path in sorted((Path(__file__).parents[2] / "themes").glob("*.toml"))
 }
 AT_ONCE = Pace(refresh_s=0, tick_s=3600, check_s=0, log_s=0, themes_s=0.01)
+THREAD_LIMIT_S = 60.0
+
+
+@contextmanager
+def counted_threads() -> Iterator[set[object]]:
+    """Yield what ``asyncio.to_thread`` is at meanwhile: a busy machine takes its time for it."""
+    under_way: set[object] = set()
+    to_thread = asyncio.to_thread
+
+    async def counted(
+        function: Callable[..., object], /, *given: object, **named: object
+    ) -> object:
+        job = object()
+        under_way.add(job)
+        try:
+            return await to_thread(function, *given, **named)
+        finally:
+            under_way.discard(job)
+
+    with patch.object(asyncio, "to_thread", counted):
+        yield under_way
 
 
 @dataclass
@@ -31,6 +55,8 @@ class Opened:
     app: ConsoleApp
     pilot: Pilot[None]
     fake: FakeConsole
+    threads: set[object]
+    """What runs in threads."""
 
     async def press(self, *keys: str) -> None:
         """Press keys, each after the one before was dealt with."""
@@ -44,9 +70,14 @@ class Opened:
         await self.settle()
 
     async def settle(self) -> None:
-        """Let messages and the first steps of workers run."""
+        """Let messages and the first steps of workers run, and what they do in threads end."""
         for _ in range(2):
             await self.pilot.pause()
+        if self.threads:
+            until = time.monotonic() + THREAD_LIMIT_S
+            while self.threads and time.monotonic() < until:
+                await self.pilot.pause(0.01)
+            await self.settle()
 
     @property
     def screen(self) -> Screen[object]:
@@ -103,11 +134,12 @@ async def opened(
         zone=UTC,
         pace=AT_ONCE,
     )
-    # On a busy machine a message would be gone before it was looked at.
-    app.NOTIFICATION_TIMEOUT = 3600.0
-    # However slow the machine is, what was said can still be read.
-    app.NOTIFICATION_TIMEOUT = 3600
-    async with app.run_test(size=size) as pilot:
-        console = Opened(app, pilot, fake)
-        await console.settle()
-        yield console
+    with (
+        # On a busy machine a message would be gone before it was looked at.
+        patch.object(ConsoleApp, "NOTIFICATION_TIMEOUT", 3600.0),
+        counted_threads() as threads,
+    ):
+        async with app.run_test(size=size) as pilot:
+            console = Opened(app, pilot, fake, threads)
+            await console.settle()
+            yield console
