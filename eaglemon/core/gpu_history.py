@@ -21,14 +21,14 @@ class GpuTrace:
 
     step_s: float = STEP_S
     until: float
-    """Where the last step ends (unix seconds of the host)."""
+    """Where the last step ends (unix seconds of this computer)."""
     memory_used_bytes: tuple[float | None, ...] = ()
     utilisation_percent: tuple[float | None, ...] = ()
     power_w: tuple[float | None, ...] = ()
     last: GpuSample | None = None
     """The last sample without an error: what a lost GPU showed before it was lost."""
     last_at: float | None = None
-    """When that was (unix seconds of the host)."""
+    """When that was (unix seconds of this computer)."""
 
 
 @dataclass(slots=True)

@@ -46,15 +46,36 @@ def _captures() -> list[tuple[str, str, Path, Path]]:
     return found
 
 
-@pytest.fixture(params=_captures(), ids=lambda capture: f"{capture[1]}-{capture[0]}")
+def _expected(capture: tuple[str, str, Path, Path]) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads(capture[3].read_text())
+    return parsed
+
+
+def _loaded_and_ready(expected: dict[str, Any]) -> tuple[float, float] | None:
+    """When the target began to load and the server was ready, by the capture's own stamps."""
+    known = {PHASES.get(word, word): at for at, word in reversed(expected["timeline"])}
+    load, ready = known.get("load-target"), known.get("ready")
+    return None if load is None or ready is None else (load, ready)
+
+
+def _named(capture: tuple[str, str, Path, Path]) -> str:
+    return f"{capture[1]}-{capture[0]}"
+
+
+ALL = _captures()
+TIMED = [one for one in ALL if _loaded_and_ready(_expected(one))]
+MEASURED = [one for one in ALL if "lines" in (_expected(one).get("measured") or {})]
+
+
+@pytest.fixture(params=ALL, ids=_named)
 def capture(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], Diagnosis]:
-    name, engine, log, expected = request.param
+    name, engine, log, _ = request.param
     diagnosis = diagnose(log.read_bytes(), engine=engine, rules=ENGINES[engine].log_rules)
-    return name, json.loads(expected.read_text()), diagnosis
+    return name, _expected(request.param), diagnosis
 
 
 def test_all_captures_are_here() -> None:
-    assert len(_captures()) == 28
+    assert (len(ALL), len(TIMED), len(MEASURED)) == (28, 12, 4)
 
 
 def test_phases(capture: tuple[str, dict[str, Any], Diagnosis]) -> None:
@@ -82,14 +103,14 @@ def test_phases(capture: tuple[str, dict[str, Any], Diagnosis]) -> None:
     assert captured == stages
 
 
+@pytest.mark.parametrize("capture", TIMED, ids=_named, indirect=True)
 def test_times(capture: tuple[str, dict[str, Any], Diagnosis]) -> None:
     """Phases begin when they did: differences of stamps, so within the stamps' second."""
     _, expected, diagnosis = capture
     begins = {view.phase.value: view.started_s for view in diagnosis.timeline}
-    known = {PHASES.get(word, word): at for at, word in reversed(expected["timeline"])}
-    ready, load = known.get("ready"), known.get("load-target")
-    if ready is None or load is None:
-        return
+    stamps = _loaded_and_ready(expected)
+    assert stamps is not None
+    load, ready = stamps
     begin, end = begins["load-target"], begins["ready"]
     assert begin is not None
     assert end is not None
@@ -118,12 +139,11 @@ def test_cause(capture: tuple[str, dict[str, Any], Diagnosis]) -> None:
         assert diagnosis.line_number == number
 
 
+@pytest.mark.parametrize("capture", MEASURED, ids=_named, indirect=True)
 def test_accept_length_of_log_lines(capture: tuple[str, dict[str, Any], Diagnosis]) -> None:
     """The mean over vLLM's periodic lines agrees with their sums of tokens and drafts."""
     _, expected, diagnosis = capture
-    measured = expected.get("measured") or {}
-    if "lines" not in measured:
-        return
+    measured = expected["measured"]
     assert diagnosis.decode_lines == len(measured["lines"])
     assert diagnosis.accept_length == pytest.approx(measured["accept_len"], rel=0.02)
 
