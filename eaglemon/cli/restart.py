@@ -60,7 +60,8 @@ def command(
         invocation.hosts(hosts),
         invocation.profiles(),
         work,
-        if_interrupted="a server that was started keeps running (eaglemon status)",
+        if_interrupted="the old server may be stopped; one that was started keeps running: "
+        "see eaglemon status, start it with eaglemon launch",
     )
     if keep:
         diagnostics.talk(f"{view.id} was stopped")

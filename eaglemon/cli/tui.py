@@ -192,6 +192,12 @@ async def show_console(
         await app.run_async()
     finally:
         app.leaving.set()
+        for name in app.unfinished():
+            # Left by a key that does not ask, or in spite of what was said.
+            diagnostics.warn(
+                f"{name} was being restarted and may be stopped: see eaglemon status, start it "
+                "again with eaglemon restart or launch"
+            )
         await opening
     return EXIT_FAILED if app.return_code else EXIT_OK
 

@@ -244,11 +244,18 @@ class ConsoleApp(ThemedApp):
             **(screen.facts() if screen is not None else {}),
             opening=self._opening,
             probing=done is not None and server is not None and done.probes(server.id),
+            restarting=done is not None
+            and server is not None
+            and done.restarts.under_way(server.id),
             profile_file=done is not None and done.files.current_file() is not None,
             experiments=self._experiments is not None,
             experimenting=done is not None and done.experiments.running() is not None,
         )
         return scene if screen is None else screen.complete(scene)
+
+    def unfinished(self) -> tuple[str, ...]:
+        """Return the names of servers that may be stopped and were not started again yet."""
+        return self._deeds.restarts.names() if self._deeds is not None else ()
 
     def act(self, action_id: str) -> None:
         """Carry out an action of the table, or say why that cannot be done."""

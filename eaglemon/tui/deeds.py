@@ -15,6 +15,7 @@ from eaglemon.tui.draft_deeds import DraftDeeds
 from eaglemon.tui.experiment_deeds import ExperimentDeeds
 from eaglemon.tui.file_deeds import FileDeeds
 from eaglemon.tui.host_deeds import HostDeeds
+from eaglemon.tui.restart_deeds import RestartDeeds
 from eaglemon.tui.screens.confirm import ConfirmStop
 from eaglemon.tui.screens.experiment import ExperimentScreen
 from eaglemon.tui.screens.fleet import FleetScreen
@@ -49,10 +50,11 @@ class Deeds:
         self.experiments = ExperimentDeeds(app, experiments)
         self.files = FileDeeds(app, console, files)
         self.hosts = HostDeeds(app, console, files)
-        self.drafts = DraftDeeds(app, console, files)
+        self.restarts = RestartDeeds(app, console)
+        self.drafts = DraftDeeds(app, console, files, self.restarts)
         self._console = console
         self._probes: dict[str, Worker[None]] = {}
-        self._told_of: str | None = None
+        self._told_of = ""
 
     def take_experiments(self, experiments: Experiments) -> None:
         """Compare with these experiments from now on."""
@@ -102,9 +104,7 @@ class Deeds:
 
     def restart(self) -> None:
         """Ask, then stop the server and start the same again."""
-        server = self._server()
-        question = ConfirmStop(server, grace_s=None, verb="Restart")
-        self._app.push_screen(question, partial(self._restart_answered, server))
+        self.restarts.ask(self._server())
 
     def cancel(self) -> None:
         """Cancel the experiment on its screen, elsewhere the probe of this server."""
@@ -275,16 +275,27 @@ class Deeds:
         self._app.push_screen(HelpScreen(self._app.scene()))
 
     def quit(self) -> None:
-        """Leave; servers keep running, but those of an experiment end with it, so that asks."""
-        running = self.experiments.running()
-        if running is None or self._told_of == running:
+        """Leave; servers keep running, but not what is told first."""
+        told = self._ends_too()
+        if self._told_of == told:
             self._app.exit()
             return
-        self._told_of = running
-        self._app.say(
-            f"experiment {running} is under way: q again cancels it and stops its servers",
-            severity="warning",
-        )
+        self._told_of = told
+        self._app.say(told, severity="warning")
+
+    def _ends_too(self) -> str:
+        """Say what leaving now would end, empty where nothing."""
+        told = []
+        running = self.experiments.running()
+        if running is not None:
+            told.append(
+                f"experiment {running} is under way: q again cancels it and stops its servers"
+            )
+        if names := self.restarts.names():
+            told.append(
+                f"a restart of {', '.join(names)} is under way: q again may leave it stopped"
+            )
+        return "; ".join(told)
 
     def _server(self) -> ServerView:
         server = self._app.scene().server
@@ -339,25 +350,6 @@ class Deeds:
         screen = self._app.console_screen()
         if isinstance(screen, ServerScreen) and not screen.shows_all:
             screen.switch_tab(tab)
-
-    def _restart_answered(
-        self,
-        server: ServerView,
-        answer: bool | None,  # noqa: FBT001 (the result of the dialog)
-    ) -> None:
-        if answer:
-            self._app.run_worker(self._restart(server), group=f"stop-{server.id}")
-
-    async def _restart(self, server: ServerView) -> None:
-        try:
-            again = await self._console.restart(server.id)
-        except EaglemonError as error:
-            self._app.say(f"restarting {server.name}: {error}", severity="error")
-            return
-        self._app.say(f"{server.name} is gone and starts again")
-        front = self._app.console_screen()
-        if isinstance(front, ServerScreen) and front.server_id == server.id:
-            self._app.open_server(again)
 
     async def _stop(self, server: ServerView, grace_s: float | None) -> None:
         try:

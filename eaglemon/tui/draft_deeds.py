@@ -9,6 +9,7 @@ from eaglemon.core.draft_views import CaptureOutlook, RepairView
 from eaglemon.core.views import ServerView
 from eaglemon.errors import EaglemonError
 from eaglemon.tui.draft_words import in_keys
+from eaglemon.tui.restart_deeds import RestartDeeds
 from eaglemon.tui.screens.draft import DraftScreen
 from eaglemon.tui.screens.rewire import AskFirst
 
@@ -19,8 +20,15 @@ if TYPE_CHECKING:
 class DraftDeeds:
     """Carries out actions about drafts."""
 
-    def __init__(self, app: "ConsoleApp", console: Eaglemon, files: LocalFiles | None) -> None:
+    def __init__(
+        self,
+        app: "ConsoleApp",
+        console: Eaglemon,
+        files: LocalFiles | None,
+        restarts: RestartDeeds,
+    ) -> None:
         self._app = app
+        self._restarts = restarts
         self._console = console
         self._drafts = files.drafts(console) if files is not None else None
 
@@ -89,20 +97,21 @@ class DraftDeeds:
         answer: bool | None,  # noqa: FBT001 (the result of the dialog)
     ) -> None:
         if answer:
-            work = self._rewire(screen, drafts, repair)
-            self._app.run_worker(work, group="draft", exclusive=True)
+            # In no group with others: the server must not stay stopped because of another key.
+            self._app.run_worker(self._rewire(screen, drafts, repair), group="rewire")
 
     async def _rewire(self, screen: DraftScreen, drafts: Drafts, repair: RepairView) -> None:
         server_id = screen.server_id
-        host = self._console.find(server_id).host
-        undo = f"undo: eaglemon draft undo {host}:{repair.folder}"
+        server = self._console.find(server_id)
+        undo = f"undo: eaglemon draft undo {server.host}:{repair.folder}"
         written = False
         try:
             slots = screen.trained or ()
-            await drafts.rewire(server_id, slots, shown=repair.difference)
-            written = True
-            self._app.say("written; the server is restarted now")
-            again = await self._console.restart(server_id)
+            with self._restarts.marked(server_id, server.name):
+                await drafts.rewire(server_id, slots, shown=repair.difference)
+                written = True
+                self._app.say("written; the server is restarted now")
+                again = await self._console.restart(server_id)
             if self._app.console_screen() is screen:
                 self._app.open_server(again)
             view = await self._console.wait(again)

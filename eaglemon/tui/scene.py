@@ -33,6 +33,8 @@ class Scene:
     """A filter or search line is shown."""
     probing: bool = False
     """A probe of that server, started here, is under way."""
+    restarting: bool = False
+    """A restart of that server, begun here, is under way."""
     experiments: bool = False
     """This console can run and show experiments."""
     experimenting: bool = False
@@ -179,7 +181,13 @@ def restart(scene: Scene) -> str | None:
         return missing
     if scene.read_only:
         return "this console is read-only: start it without --read-only to restart servers"
-    return None
+    return _while_restarting(scene)
+
+
+def _while_restarting(scene: Scene) -> str | None:
+    if not scene.restarting or scene.server is None:
+        return None
+    return f"{scene.server.name} is being restarted: wait for it"
 
 
 def probe(scene: Scene) -> str | None:
@@ -242,14 +250,14 @@ def check_draft(scene: Scene) -> str | None:
     """Needs a draft on the screen."""
     if scene.no_check is None and scene.read_only:
         return "this console is read-only: a check would put load on the host"
-    return scene.no_check
+    return scene.no_check or _while_restarting(scene)
 
 
 def fix_draft(scene: Scene) -> str | None:
     """Needs a draft that is known to be wired otherwise than it was trained."""
     if scene.no_fix is None and scene.read_only:
         return "this console is read-only: start it without --read-only to change drafts"
-    return scene.no_fix
+    return scene.no_fix or _while_restarting(scene)
 
 
 def profiles(scene: Scene) -> str | None:
