@@ -1,7 +1,11 @@
 """What holds for every test, wherever and however the suite is started."""
 
 import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A shell that starts the suite in the background has it ignore the key for interrupting, and all
@@ -26,3 +30,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")
+
+
+@pytest.fixture
+def socket_folder() -> Iterator[Path]:
+    """A folder with a short name: Unix sockets take no path of more than 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="eaglemon-", dir="/tmp") as folder:
+        yield Path(folder)

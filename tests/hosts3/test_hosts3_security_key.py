@@ -44,10 +44,14 @@ def server(tmp_path: Path, device: Path) -> Iterator[Sshd]:
 
 @pytest.fixture
 def finger(
-    tmp_path: Path, device: Path, server: Sshd, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    socket_folder: Path,
+    device: Path,
+    server: Sshd,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Path]:
     """A key agent that holds the key; the file that is made to touch the device."""
-    touch, socket = tmp_path / "touch", tmp_path / "agent"
+    touch, socket = tmp_path / "touch", socket_folder / "agent"
     agent = subprocess.Popen(
         ["ssh-agent", "-D", "-a", str(socket), "-P", str(device)],
         env={"PATH": os.environ["PATH"], "SK_TOUCH": str(touch)},

