@@ -142,14 +142,12 @@ BAD: dict[str, tuple[Script, RequestStatus, str]] = {
         RequestStatus.FAILED,
         "",
     ),
-    "slow-head": (
-        [b"HTTP/1.1 200 OK\r\n", *SLOW_HEAD * 60],
-        RequestStatus.FAILED,
-        "no end",
-    ),
-    "slow-body": ([OK, chunk(event(3)), *SLOW_BODY * 60], RequestStatus.CUT, "no end"),
-    "hangs-mid-stream": ([OK, chunk(event(3)), HANG], RequestStatus.CUT, "no end within 0.5 s"),
-    "hangs-at-once": ([HANG], RequestStatus.FAILED, "no end within 0.5 s"),
+}
+NO_END: dict[str, tuple[Script, RequestStatus]] = {
+    "slow-head": ([b"HTTP/1.1 200 OK\r\n", *SLOW_HEAD * 1200], RequestStatus.FAILED),
+    "slow-body": ([OK, chunk(event(3)), *SLOW_BODY * 1200], RequestStatus.CUT),
+    "hangs-mid-stream": ([OK, chunk(event(3)), HANG], RequestStatus.CUT),
+    "hangs-at-once": ([HANG], RequestStatus.FAILED),
 }
 
 
@@ -189,7 +187,9 @@ async def test_bad_answers_are_counted_apart(tmp_path: Path, *, from_host: bool)
     """Good and bad answers in turn: each is what it is, and the good ones make the figures."""
     scripts = [script for script, *_ in BAD.values()]
     async with ScriptedServer(lambda n: scripts[n // 2] if n % 2 else GOOD) as server:
-        given = plan(concurrency=1, requests=2 * len(BAD), from_host=from_host, request_limit_s=0.5)
+        given = plan(
+            concurrency=1, requests=2 * len(BAD), from_host=from_host, request_limit_s=60.0
+        )
         done = await probe(server, given, tmp_path)
 
     good = done.records[0::2]
@@ -202,6 +202,24 @@ async def test_bad_answers_are_counted_apart(tmp_path: Path, *, from_host: bool)
     assert done.figures.failed + done.figures.cut == len(BAD)
     assert done.figures.completion_tokens == 6 * len(good)
     assert done.figures.accept_length == 3.0
+
+
+@FROM
+async def test_answers_without_an_end_are_given_up(tmp_path: Path, *, from_host: bool) -> None:
+    scripts = [script for script, _ in NO_END.values()]
+    async with ScriptedServer(lambda n: scripts[n] if n < len(scripts) else GOOD) as server:
+        # All of them at once, and then a good one for each.
+        given = plan(
+            concurrency=len(NO_END), requests=2 * len(NO_END), from_host=from_host,
+            request_limit_s=3.0,
+        )  # fmt: skip
+        done = await probe(server, given, tmp_path)
+
+    bad = done.records[: len(NO_END)]
+    wanted = sorted(status for _, status in NO_END.values())
+    assert sorted(record.status for record in bad) == wanted
+    assert all("no end within 3 s" in (record.error or "") for record in bad)
+    assert done.figures.ok == len(NO_END)
 
 
 @FROM
