@@ -8,10 +8,11 @@ left out.
 """
 
 import asyncio
+import contextlib
 import gzip
 import io
 import zlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
@@ -56,12 +57,15 @@ _decoder = msgspec.json.Decoder(Item)
 
 
 async def record(console: Eaglemon, path: Path) -> None:
-    """Write what ``console`` shows to ``path`` until the call is cancelled."""
+    """Write what ``console`` shows to ``path`` until the call is cancelled.
+
+    Raises ``UsageError`` where that cannot be written, or not any further.
+    """
     file = await asyncio.to_thread(_open, path)
     began: float | None = None
     states: dict[str, str] = {}
     try:
-        await asyncio.to_thread(_write, file, [Item(header=_MAGIC, version=VERSION)])
+        await asyncio.to_thread(_write, path, file, [Item(header=_MAGIC, version=VERSION)])
         async for snapshot in console.updates():
             began = snapshot.at if began is None else began
             at_s = snapshot.at - began
@@ -71,10 +75,11 @@ async def record(console: Eaglemon, path: Path) -> None:
                     states[server.id] = server.state
                     lines = await _last_lines(console, server)
                     items.append(Item(at_s=at_s, server=server.id, log=lines))
-            await asyncio.to_thread(_write, file, items)
+            await asyncio.to_thread(_write, path, file, items)
             await asyncio.sleep(STEP_S)
     finally:
-        file.close()
+        with _writing(path):
+            file.close()
 
 
 def read(path: Path) -> list[Item]:
@@ -291,14 +296,22 @@ def _without_prompts(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, servers=tuple(servers), hosts=tuple(hosts))
 
 
-def _open(path: Path) -> io.BufferedIOBase:
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
     try:
-        return gzip.open(path, "wb") if path.suffix == ".gz" else path.open("wb")
+        yield
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+        reason = (error.strerror or type(error).__name__).lower()
+        raise UsageError(f"{path}: cannot be written: {reason}") from error
 
 
-def _write(file: io.BufferedIOBase, items: Sequence[Item]) -> None:
-    for item in items:
-        file.write(_encoder.encode(item) + b"\n")
-    file.flush()
+def _open(path: Path) -> io.BufferedIOBase:
+    with _writing(path):
+        return gzip.open(path, "wb") if path.suffix == ".gz" else path.open("wb")
+
+
+def _write(path: Path, file: io.BufferedIOBase, items: Sequence[Item]) -> None:
+    with _writing(path):
+        for item in items:
+            file.write(_encoder.encode(item) + b"\n")
+        file.flush()

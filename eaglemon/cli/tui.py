@@ -241,11 +241,13 @@ async def _open(
             # What is loaded stays: looking through all of it again and again for garbage held
             # up keys by 50 ms.
             gc.freeze()
-            writing = _begin(console, path) if path else None
-            await gone
-            if writing is not None:
-                await _end(writing)
-            await experiments.close()
+            writing = _begin(console, path, app) if path else None
+            try:
+                await gone
+                if writing is not None:
+                    await _end(writing)
+            finally:
+                await experiments.close()
     for problem in profiles.problems:
         # The message in the console is gone with it.
         diagnostics.warn(str(problem))
@@ -277,11 +279,17 @@ async def show_recording(replay: Eaglemon, look: Look, *, title: str) -> None:
     await app.run_async()
 
 
-def _begin(console: Eaglemon, path: Path) -> asyncio.Task[None]:
+def _begin(console: Eaglemon, path: Path, app: ConsoleApp) -> asyncio.Task[None]:
     # Imported here because the first picture would wait for it.
     from eaglemon.app.recording import record  # noqa: PLC0415
 
-    return asyncio.create_task(record(console, path), name="recording")
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            app.tell_end(f"nothing is recorded any more: {error}", severity="error")
+
+    writing = asyncio.create_task(record(console, path), name="recording")
+    writing.add_done_callback(ended)
+    return writing
 
 
 async def _end(writing: asyncio.Task[None]) -> None:
