@@ -14,6 +14,7 @@ from eaglemon.app.health_watch import HealthWatch
 from eaglemon.app.history import MemoryHistory, PastStarts, StartHistory
 from eaglemon.app.hooks import run_hooks
 from eaglemon.app.host import Host
+from eaglemon.app.late_runs import find_out, may_have_begun
 from eaglemon.app.memory import watch_release
 from eaglemon.app.meter import Meter
 from eaglemon.app.preflight import refuse
@@ -25,7 +26,7 @@ from eaglemon.app.tasks import TaskBag
 from eaglemon.core import lifecycle_events as events
 from eaglemon.core.foreign import ForeignServer
 from eaglemon.core.hosts import HostSample
-from eaglemon.core.lifecycle import ServerMachine
+from eaglemon.core.lifecycle import NOT_STARTED, ServerMachine
 from eaglemon.core.phases import FaultSeen, LogEvent, LogReady, Phase, PhaseEntered
 from eaglemon.core.probe import ProbeProgress
 from eaglemon.core.problems import Problem
@@ -33,7 +34,7 @@ from eaglemon.core.profiles import Profile
 from eaglemon.core.runs import RunRecord, RunStatus
 from eaglemon.core.views import LaunchPlan, ServerState
 from eaglemon.engines.base import Engine
-from eaglemon.errors import AgentError, EaglemonError, HostError, LinkLostError
+from eaglemon.errors import EaglemonError, HostError
 from eaglemon.io.clock import Clock
 from eaglemon.io.http import HttpClient
 
@@ -79,6 +80,8 @@ class Keeper:
         self._tasks = TaskBag("server", broken=self.seen.broken, changed=changed)
         self._http: HttpClient | None = None
         self._stop_asked = False
+        self._sent = False
+        """The host was asked to start the run."""
         self.past = PastStarts(history or MemoryHistory(), host.spec.name, profile)
         self._health = HealthWatch(self, clock)
 
@@ -148,12 +151,7 @@ class Keeper:
         """Take a GPU sample: which GPUs the run holds, and how much."""
         pids = self.pids
         mine = [p for p in sample.processes if p.run_id == self.id or p.pid in pids]
-        self.seen.held_uuids.update(process.gpu_uuid for process in mine)
-        known = [p.memory_bytes for p in mine if p.memory_bytes is not None]
-        memory = sum(known) if known else None
-        if memory != self.seen.memory_bytes:
-            self.seen.memory_bytes = memory
-            self.seen.moved_at = self._clock.monotonic()
+        self.seen.note_holders(mine, self._clock.monotonic())
 
     def link_lost(self, reason: str) -> None:
         """Take the news that the host cannot be reached."""
@@ -166,6 +164,11 @@ class Keeper:
     def stop(self, grace_s: float) -> None:
         """Stop the server."""
         self._stop_asked = True
+        if self.state is ServerState.SPAWNING and not self._sent:
+            # Its hooks run, and the host knows nothing of it.
+            self._tasks.cancel("spawn")
+            self.feed(events.SpawnFailed(reason=NOT_STARTED))
+            return
         self.feed(events.StopAsked(grace_s=grace_s))
 
     async def hooks_done(self) -> None:
@@ -253,11 +256,13 @@ class Keeper:
                     self._tasks.start("history", remembered)
             case ServerState.STOPPING | ServerState.RELEASING:
                 self._tasks.cancel("pulse")
+                self.log.stop(None)
             case ServerState.FAILED:
                 self._end()
                 self.log.fail(self.seen.ended_wall)
             case ServerState.STOPPED:
                 self._end()
+                self.log.stop(self.seen.ended_wall)
                 if self._stop_asked and self.profile.hooks.after_stop:
                     self._tasks.start("hooks", self._after_stop())
             case _:
@@ -314,13 +319,14 @@ class Keeper:
 
     async def _spawn(self) -> None:
         try:
-            await run_hooks(self.host.link, self.profile, self.profile.hooks.before_launch)
-            record = await self.host.link.start_run(self._request)
-        except LinkLostError as error:
-            # The host may have started it all the same: it will say so when it is back.
-            self.feed(events.LinkLost(reason=str(error)))
-            return
+            link = self.host.link
+            await run_hooks(link, self.profile, self.profile.hooks.before_launch)
+            self._sent = True
+            record = await link.start_run(self._request)
         except EaglemonError as error:
+            if may_have_begun(error, sent=self._sent):
+                await find_out(self, str(error), self._clock)
+                return
             self.refused = error
             self.feed(events.SpawnFailed(reason=str(error)))
             return
@@ -335,10 +341,11 @@ class Keeper:
     async def _stop_run(self, grace_s: float) -> None:
         try:
             await self.host.link.stop_run(self.id, grace_s=grace_s)
-        except AgentError as error:
-            self.feed(events.StopFailed(reason=str(error)))
-        except LinkLostError as error:
+        except HostError as error:
             self.feed(events.LinkLost(reason=str(error)))
+        except EaglemonError as error:
+            # One that comes late all the same is told by the host's account of the run.
+            self.feed(events.StopFailed(reason=str(error)))
 
     async def _fire(self, timer: events.Timer, after_s: float) -> None:
         await self._clock.sleep(after_s)

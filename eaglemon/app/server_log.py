@@ -104,9 +104,17 @@ class ServerLog:
 
     def fail(self, wall: float | None) -> None:
         """Take note that the start-up ended at unix ``wall``, now where that is not known."""
-        ago_s = 0.0 if wall is None else max(0.0, self._clock.wall() - wall)
-        at = self._clock.monotonic() - ago_s
+        at = self._at(wall)
         self._after_the_past(lambda: self.track.fail(at))
+
+    def stop(self, wall: float | None) -> None:
+        """Take note that the server was stopped at unix ``wall``, now where that is not known."""
+        at = self._at(wall)
+        self._after_the_past(lambda: self.track.stop(at))
+
+    def _at(self, wall: float | None) -> float:
+        ago_s = 0.0 if wall is None else max(0.0, self._clock.wall() - wall)
+        return self._clock.monotonic() - ago_s
 
     async def follow(
         self, link: HostLink, run_id: str, machine: ServerMachine | None = None

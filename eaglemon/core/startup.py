@@ -123,6 +123,10 @@ class StartupTrack:
         """Nothing more comes, and the current phase is done."""
         self._finish(PhaseState.DONE, at)
 
+    def stop(self, at: float) -> None:
+        """The server was stopped, in whatever phase it was."""
+        self._finish(PhaseState.ENDED, at)
+
     def views(self, now: float) -> tuple[PhaseView, ...]:
         """Return all phases in order, with times in seconds since the launch."""
         return tuple(self._view(phase, now) for phase in PHASE_ORDER)

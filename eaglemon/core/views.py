@@ -66,6 +66,8 @@ class PhaseState(StrEnum):
     FAILED = "failed"
     SKIPPED = "skipped"
     """Did not show in the log although a later phase did."""
+    ENDED = "ended"
+    """Was under way, as far as is known, when the server was stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +193,8 @@ class CauseView:
     decisive_line: str | None = None
     line_number: int | None = None
     remedy: str = ""
+    changes: tuple[str, ...] = ()
+    """Settings that follow the remedy, as ``--set`` takes them; empty where none can be told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

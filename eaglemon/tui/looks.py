@@ -63,6 +63,7 @@ PHASE_LOOKS: dict[PhaseState, Look] = {
     PhaseState.DONE: _look("✓", "done", "$state-ready"),
     PhaseState.FAILED: _look("✗", "failed", "bold $state-failed"),
     PhaseState.SKIPPED: _look("-", "not seen", "$quiet"),
+    PhaseState.ENDED: _look("■", "ended", "$quiet"),
 }
 
 HEALTH_LOOKS: dict[HealthVerdict, Look] = {

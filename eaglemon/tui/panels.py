@@ -9,6 +9,7 @@ from eaglemon.core import units
 from eaglemon.core.probe import ProbeFigures, ProbeProgress, Spread
 from eaglemon.core.views import (
     CauseView,
+    HealthVerdict,
     HealthView,
     PhaseState,
     ServerState,
@@ -139,7 +140,8 @@ def startup_notes(server: ServerView, width: int) -> list[Content]:
     """Return the lines under the phase track: what is waited for, and notes from the log."""
     result: list[Content] = []
     # The track already says what the detail of a running phase says.
-    tracked = any(phase.state is PhaseState.ACTIVE for phase in server.phases)
+    silent = server.health is not None and server.health.verdict is HealthVerdict.TIMED_OUT
+    tracked = not silent and any(phase.state is PhaseState.ACTIVE for phase in server.phases)
     waiting = not server.state.answering and not server.state.ended
     if server.detail and waiting and (server.stalled or not tracked):
         text = f"stalled: {server.detail}" if server.stalled else server.detail

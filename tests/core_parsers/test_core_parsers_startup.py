@@ -83,6 +83,13 @@ def test_failure_and_end() -> None:
     done.enter(Phase.READY, 9.0)
     done.finish(9.5)
     assert _view(done, Phase.READY, 50.0).state is PhaseState.DONE
+    done.stop(60.0)
+    assert _view(done, Phase.READY, 70.0).state is PhaseState.DONE
+    stopped = StartupTrack(0.0)
+    stopped.enter(Phase.IMPORT, 1.0)
+    stopped.stop(3.0)
+    view = _view(stopped, Phase.IMPORT, 50.0)
+    assert (view.state, view.elapsed_s) == (PhaseState.ENDED, 2.0)
 
 
 def test_old_log_takes_the_stamps_times() -> None:

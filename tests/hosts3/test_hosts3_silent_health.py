@@ -17,7 +17,7 @@ from eaglemon.core.lifecycle_events import (
     TokenSeen,
 )
 from eaglemon.core.profiles import Limits
-from eaglemon.core.views import HealthVerdict, HealthView, ServerState
+from eaglemon.core.views import HealthVerdict, HealthView, PhaseState, ServerState
 from tests.cases4.conftest import Desk, console, desk
 from tests.ports import free_port
 
@@ -100,4 +100,8 @@ async def test_a_mute_server_is_told_by_whoever_launched_it_and_whoever_finds_it
                 )
                 assert view.detail.startswith("hung: listening, /health")
                 assert "has not answered for" in view.detail
-        await d.hub.stop(server, grace_s=2.0)
+        stopped = await d.hub.stop(server, grace_s=2.0)
+        # What was under way has ended with it, and takes no longer.
+        states = [phase.state for phase in stopped.phases]
+        assert PhaseState.ACTIVE not in states
+        assert PhaseState.ENDED in states
