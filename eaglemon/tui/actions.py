@@ -12,11 +12,12 @@ ACTIONS: tuple[Action, ...] = (
         "start",
         "s",
         "start",
-        "Start a server",
+        "Start a server; on the screen of an ended one: like that, changed as is advised there",
         why.start,
         "fleet",
         "host",
         "profiles",
+        "server",
     ),
     action(
         "stop",

@@ -11,6 +11,7 @@ from eaglemon.core import units
 from eaglemon.core.probe import ProbePlan
 from eaglemon.core.views import ServerView
 from eaglemon.errors import EaglemonError
+from eaglemon.tui.again import again_of
 from eaglemon.tui.draft_deeds import DraftDeeds
 from eaglemon.tui.experiment_deeds import ExperimentDeeds
 from eaglemon.tui.file_deeds import FileDeeds
@@ -68,7 +69,9 @@ class Deeds:
         """Open the launch form."""
         screen = self._app.console_screen()
         host = screen.current_host() if isinstance(screen, FleetScreen) else None
-        form = LaunchScreen(self._console, self._app.settings, host=host)
+        ended = screen.current_server() if isinstance(screen, ServerScreen) else None
+        again = again_of(self._console, ended)
+        form = LaunchScreen(self._console, self._app.settings, host=host, again=again)
         self._app.push_screen(form, self._launched)
 
     def stop(self) -> None:

@@ -169,7 +169,8 @@ def stop(scene: Scene) -> str | None:
         return missing
     if scene.read_only:
         return "this console is read-only: start it without --read-only to stop servers"
-    if scene.server.state.ended:
+    left = scene.server.state is ServerState.FAILED and scene.server.pids
+    if scene.server.state.ended and not left:
         return f"{scene.server.name} has ended already: nothing to stop"
     return None
 

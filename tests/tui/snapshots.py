@@ -272,6 +272,7 @@ def failed() -> ServerView:
             decisive_line=line,
             line_number=1842,
             remedy="lower mem-fraction-static (0.85 now) or cuda-graph-max-bs",
+            changes=("mem-fraction-static=0.8",),
         ),
     )
 

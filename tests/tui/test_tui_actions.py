@@ -29,7 +29,8 @@ def test_every_action_has_a_deed_and_its_own_keys() -> None:
 def test_states_decide_what_can_be_done() -> None:
     by_id = {action.id: action for action in ACTIONS}
     for state in ServerState:
-        scene = Scene(screen="fleet", server=replace(snapshots.ready(), state=state), hosts=1)
+        server = replace(snapshots.ready(), state=state, pids=())
+        scene = Scene(screen="fleet", server=server, hosts=1)
         assert (by_id["stop"].why_not(scene) is None) is (not state.ended)
         may = state.answering or state is ServerState.UNHEALTHY
         assert (by_id["probe"].why_not(scene) is None) is may

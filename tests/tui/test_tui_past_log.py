@@ -130,7 +130,7 @@ async def test_every_line_can_be_gone_to_and_only_what_is_seen_is_fetched(tmp_pa
         await go(console, "G")
         assert "step 60000" in console.text()
         await go(console, "J", *"99999999", "enter")
-        assert console.said[-1] == "the log has 60 000 lines: this is the last"
+        await console.until_said("the log has 60 000 lines: this is the last")
 
 
 async def test_a_search_goes_on_in_the_lines_on_the_host(tmp_path: Path) -> None:

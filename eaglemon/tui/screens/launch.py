@@ -17,6 +17,7 @@ from eaglemon.core.profiles import Profile
 from eaglemon.core.views import LaunchPlan
 from eaglemon.errors import EaglemonError
 from eaglemon.tui import launch_form
+from eaglemon.tui.again import Again, begun_from
 from eaglemon.tui.columns import lines, plain
 from eaglemon.tui.screens.base import keep_buttons_in_sight
 from eaglemon.tui.settings import Settings
@@ -41,13 +42,22 @@ class LaunchScreen(ModalScreen[str | None]):
         Binding("pagedown", "page(1)", show=False),
     ]
 
-    def __init__(self, api: Eaglemon, settings: Settings, *, host: str | None) -> None:
+    def __init__(
+        self,
+        api: Eaglemon,
+        settings: Settings,
+        *,
+        host: str | None,
+        again: Again | None = None,
+    ) -> None:
         super().__init__()
         self._api = api
         self._settings = settings
         self._profiles = {profile.name: profile for profile in api.profiles()}
         self._hosts = [spec.name for spec in api.hosts()]
-        self._first_host = host if host in self._hosts else self._hosts[0]
+        self._again = again if again is not None and again.profile in self._profiles else None
+        wanted = host if self._again is None else self._again.host
+        self._first_host = wanted if wanted in self._hosts else self._hosts[0]
         self._plan: LaunchPlan | None = None
         self._problems: list[Problem] = []
         self._checked = False
@@ -59,6 +69,8 @@ class LaunchScreen(ModalScreen[str | None]):
         profiles = [(name, name) for name in self._profiles]
         hosts = [(name, name) for name in self._hosts]
         first = launch_form.first_choice(list(self._profiles.values()))
+        if self._again is not None:
+            first = self._again.profile
         with Vertical(classes="dialog launch-dialog"):
             with VerticalScroll(id="launch-body", can_focus=False):
                 with Horizontal(classes="field"):
@@ -88,7 +100,12 @@ class LaunchScreen(ModalScreen[str | None]):
 
     def on_mount(self) -> None:
         """Fill the form from the first profile."""
-        self.query_one(".dialog").border_title = Content("Start a server")
+        title = "Start a server"
+        if self._again is not None:
+            title = f"Start {plain(self._again.name)} again"
+            if self._again.changes:
+                title += f" with {' '.join(self._again.changes)}"
+        self.query_one(".dialog").border_title = Content(title)
         self._fill(self._profile())
         self.query_one("#profile").focus()
 
@@ -170,12 +187,14 @@ class LaunchScreen(ModalScreen[str | None]):
         return self._profiles[str(self.query_one("#profile", Select).value)]
 
     def _fill(self, profile: Profile) -> None:
-        values = launch_form.field_values(profile)
+        values, flags = launch_form.field_values(profile), launch_form.flag_lines(profile)
+        if self._again is not None and self._again.profile == profile.name:
+            values, flags = begun_from(self._again, profile)
         for key, name, _ in _FIELDS:
             field = self.query_one(f"#{name}", Input)
             field.value = values[key]
             field.disabled = profile.speculation is None and key != "port"
-        self.query_one("#flags", TextArea).text = launch_form.flag_lines(profile)
+        self.query_one("#flags", TextArea).text = flags
 
     def _plan_again(self) -> None:
         values = {key: self.query_one(f"#{name}", Input).value for key, name, _ in _FIELDS}

@@ -13,6 +13,7 @@ from eaglemon.core.worth import worth_of
 from eaglemon.errors import EaglemonError
 from eaglemon.tui import panels
 from eaglemon.tui.acceptance_panels import accept_line, acceptance, speeds
+from eaglemon.tui.cause_panel import failure
 from eaglemon.tui.columns import lines
 from eaglemon.tui.scene import Scene
 from eaglemon.tui.screens.base import ConsoleScreen
@@ -154,7 +155,8 @@ class ServerScreen(ConsoleScreen):
         set_title(self._startup, _startup_title(server))
         self._set(self._cause, server.cause is not None)
         if server.cause is not None:
-            self._cause.show(panels.cause(server.cause, width - 4))
+            told = failure(server, width - 4, read_only=self._settings.read_only)
+            self._cause.show(told)
         self._set(self._stop, server.stop is not None)
         if server.stop is not None:
             set_title(self._stop, "Stop")

@@ -74,6 +74,8 @@ def _belongs(action: Action, scene: Scene) -> bool:
         return False
     if action.id == "back":
         return scene.filtered
+    if action.id == "start" and scene.screen == "server":
+        return scene.server is not None and scene.server.state.ended
     return not action.screens or scene.screen in action.screens
 
 
