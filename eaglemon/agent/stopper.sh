@@ -1,5 +1,5 @@
 # Ends all processes of one run and writes the account; see host.sh, whose functions stand before
-# it, with the setting grace (whole seconds).
+# it, with the settings grace (seconds, for the account) and grace_cs (hundredths of a second).
 
 unset EAGLEMON_JOB
 folder=$EAGLEMON_FOLDER
@@ -14,6 +14,8 @@ em_account() {
 em_line "$folder/run.json"; record=$line
 em_pids "$record"
 em_left() { em_members "$leader" "$leader_ticks" "$folder/server.log" "$supervisor"; }
+# Hundredths of a second since the machine was started: no clock that is set goes into a grace.
+em_uptime() { read -r up rest < /proc/uptime; cs=$((${up%.*} * 100 + 1${up#*.} - 100)); }
 # Signals each process that is still the one that was looked at; counts them in sent.
 em_signal() {
   sent=0
@@ -28,11 +30,10 @@ em_line /proc/sys/kernel/random/boot_id
 case $record in *"$line"*) members=$(em_left) ;; *) members= ;; esac
 em_account
 if [ -n "$members" ]; then
-  term_at=$(em_now); began=$(date +%s)
+  term_at=$(em_now); em_uptime; began=$cs
   em_signal TERM "$members"; terms=$sent
   em_account
-  waited=0
-  while members=$(em_left); [ -n "$members" ] && [ $(($(date +%s) - began)) -lt "$grace" ]; do
+  while members=$(em_left); em_uptime; [ -n "$members" ] && [ $((cs - began)) -lt "$grace_cs" ]; do
     em_nap 0.2
   done
 fi

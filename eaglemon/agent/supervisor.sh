@@ -48,10 +48,13 @@ while :; do
   # A signal that was handled here ends the wait too.
   [ -d "/proc/$pid" ] || break
 done
-code=$status; signal=null
+code=$status; signal=null; reason=null
 # The shell has only one number for both: 143 may be TERM, or a server that chose this code.
 if [ "$status" -gt 128 ]; then
   name=$(kill -l $((status - 128)) 2>/dev/null)
-  [ -n "$name" ] && { signal="\"SIG${name#SIG}\""; code=null; }
+  [ -n "$name" ] && {
+    signal="\"SIG${name#SIG}\""; code=null
+    reason="\"SIG${name#SIG}, or exit code $status\""
+  }
 fi
-em_write exit.json "{\"code\":$code,\"signal\":$signal,\"at\":$(em_now),\"reason\":null}"
+em_write exit.json "{\"code\":$code,\"signal\":$signal,\"at\":$(em_now),\"reason\":$reason}"

@@ -59,5 +59,5 @@ def supervisor_job(request: RunRequest, boot_id: str) -> str:
 
 def stopper_job(grace_s: float) -> str:
     """Return the script that ends a run's processes."""
-    # Whole seconds, rounded up: date(1) of a small host knows no others.
-    return f"grace={-int(-grace_s // 1)}\n{_script('host.sh')}{_script('stopper.sh')}"
+    grace_cs = -int(-grace_s * 100 // 1)
+    return f"grace={grace_s:g}\ngrace_cs={grace_cs}\n{_script('host.sh')}{_script('stopper.sh')}"

@@ -132,10 +132,15 @@ async def test_a_worker_that_ignores_term_is_killed(link: ShellLink) -> None:
     async with watched(link) as runs:
         await link.start_run(request("one", *python(code)))
         status = await runs.until("one", lambda run: len(run.processes) == 2)
-        await link.stop_run("one", grace_s=1.0)
+        await link.stop_run("one", grace_s=1.25)
         ended = await runs.until("one", stopped)
     assert ended.stop is not None
     assert (ended.stop.term_count, ended.stop.kill_count) == (2, 1)
+    assert ended.stop.grace_s == 1.25
+    assert ended.stop.term_sent_at is not None
+    assert ended.stop.kill_sent_at is not None
+    # Never before the grace is over.
+    assert ended.stop.kill_sent_at - ended.stop.term_sent_at >= 1.2
     assert not any(is_alive(process.pid) for process in status.processes)
 
 
@@ -151,6 +156,7 @@ async def test_exits_are_told_by_code_and_signal(link: ShellLink) -> None:
     assert (code.exit.code, code.exit.signal) == (3, None)
     assert killed.exit is not None
     assert (killed.exit.code, killed.exit.signal) == (None, "SIGKILL")
+    assert killed.exit.reason == "SIGKILL, or exit code 137"
 
 
 async def test_launches_that_cannot_be(link: ShellLink) -> None:
@@ -164,6 +170,21 @@ async def test_launches_that_cannot_be(link: ShellLink) -> None:
     with pytest.raises(AgentError) as caught:
         await link.stop_run("two", grace_s=1.0)
     assert caught.value.kind == "no-such-run"
+
+
+async def test_a_program_below_the_home_is_found(state: Path, tmp_path: Path) -> None:
+    interpreter = tmp_path / "venv/bin/python"
+    interpreter.parent.mkdir(parents=True)
+    interpreter.write_text("#!/bin/sh\necho 0.5.16\n")
+    interpreter.chmod(0o755)
+    async with shell_link(state, {"HOME": str(tmp_path)}) as link:
+        named = "~/venv/bin/python"
+        check = await link.check_host(
+            paths=["~", "~/venv"], argv=[named, "-m", "x"], python=named, package="any"
+        )
+    assert check.program == str(interpreter)
+    assert check.engine_version == "0.5.16"
+    assert [path.kind for path in check.paths] == ["folder", "folder"]
 
 
 async def test_the_agent_goes_on_with_runs_of_sh_and_the_other_way_round(state: Path) -> None:
