@@ -9,26 +9,31 @@ from eaglemon.io.host_link import HostLink
 
 _SHOWN = 300
 _PROGRAM = b"""
-import json, os, signal, subprocess
+import contextlib, json, os, signal, subprocess, tempfile
 job = json.loads(EAGLEMON_INPUT)
 environment = dict(os.environ)
 environment.update(job["env"])
 for line in job["lines"]:
+    # A file, not a pipe: what the line leaves running may keep it open, and may write to it.
+    said = tempfile.TemporaryFile()
     process = subprocess.Popen(
         ["/bin/sh", "-c", line], cwd=os.path.expanduser(job["workdir"] or "~"), env=environment,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
         start_new_session=True,
     )
     late = False
     try:
-        output, _ = process.communicate(timeout=job["limit_s"])
+        process.wait(job["limit_s"])
     except subprocess.TimeoutExpired:
         late = True
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(5.0)
+    said.seek(max(0, said.seek(0, os.SEEK_END) - 4000))
     print(json.dumps({
         "line": line, "code": process.returncode, "late": late,
-        "output": output.decode("utf-8", "replace")[-2000:],
+        "output": said.read(4000).decode("utf-8", "replace")[-2000:],
     }), flush=True)
     if late or process.returncode:
         break
@@ -38,6 +43,7 @@ for line in job["lines"]:
 async def run_hooks(link: HostLink, profile: Profile, lines: Sequence[str]) -> None:
     """Run ``lines`` one after the other with ``sh`` on the host, in the profile's folder or home.
 
+    A line has ended when its ``sh`` has; what it leaves in the background goes on.
     Raises ``ServerError`` for the first that fails, with the end of what it wrote, and
     ``AgentError`` or ``LinkLostError`` when the host cannot run them.
     """
