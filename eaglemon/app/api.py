@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from eaglemon.core.profiles import Profile
     from eaglemon.core.run_comparison import ProfileHistory, RunComparison
     from eaglemon.core.server_url import Trust
+    from eaglemon.core.stored_worth import StoredWorth
     from eaglemon.core.verdict import Findings
     from eaglemon.core.views import LaunchPlan, LogBatch, Needs, ServerView, Snapshot
 
@@ -354,6 +355,10 @@ class Experiments(Protocol):
 
     async def write_report(self, text: str, folder: Path) -> Path:
         """Write the report of an experiment into a new file of ``folder``; return where it is."""
+        ...
+
+    async def worth(self, server: ServerView) -> StoredWorth | None:
+        """Return the newest comparison of a server started as this one was on its host."""
         ...
 
     async def profile_history(self, profile: str) -> ProfileHistory:

@@ -25,8 +25,10 @@ from eaglemon.core.run_comparison import (
     history_of,
 )
 from eaglemon.core.stats import DRAWS
+from eaglemon.core.stored_worth import StoredWorth, is_about, stored_worth
 from eaglemon.core.sweep import Skipped
 from eaglemon.core.verdict import Findings
+from eaglemon.core.views import ServerView
 from eaglemon.errors import EaglemonError, UsageError
 from eaglemon.io.claims import claim
 from eaglemon.io.clock import Clock, SystemClock
@@ -191,6 +193,17 @@ class ExperimentService:
         records = [await self._store.experiment(run) for run in mine[:MEASURED_RUNS]]
         measured = await asyncio.to_thread(history_of, profile, records)
         return ProfileHistory(starts=tuple(starts), measured=measured)
+
+    async def worth(self, server: ServerView) -> StoredWorth | None:
+        """Return the newest comparison of a server started as this one was on its host."""
+        there = [one.id for one in await self._store.experiments() if server.host in one.hosts]
+        for run in there[:MEASURED_RUNS]:
+            record = await self._store.experiment(run)
+            if is_about(server, record):
+                found = stored_worth(server, record, await self.findings(record))
+                if found is not None:
+                    return found
+        return None
 
     # Inside.
 

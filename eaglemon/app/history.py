@@ -1,6 +1,7 @@
 """Earlier starts of a profile on a host: kept where the console is told to, used for time left."""
 
 import logging
+import statistics
 from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
@@ -53,6 +54,8 @@ class PastStarts:
     def __init__(self, history: StartHistory, host: str, profile: Profile) -> None:
         self.times: tuple[Times, ...] = ()
         """How long the phases of earlier good starts took, newest first."""
+        self.usual_s: float | None = None
+        """Median seconds from launch to the first token of those starts."""
         self._history = history
         self._host = host
         self._profile = profile
@@ -67,6 +70,8 @@ class PastStarts:
             return
         good = [start for start in starts if start.ready_s is not None][:USED_STARTS]
         self.times = tuple(_times(start.phases) for start in good)
+        took = [start.ready_s for start in good if start.ready_s is not None]
+        self.usual_s = statistics.median(took) if took else None
 
     async def remember(
         self, server_id: str, launched_at: float, phases: Sequence[PhaseView]

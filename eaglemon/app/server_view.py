@@ -21,6 +21,7 @@ from eaglemon.core.views import (
     ServerState,
     ServerView,
 )
+from eaglemon.engines.changes import changes_for
 from eaglemon.engines.reading import remedy_that_holds, settings_of
 
 _WATCHES = {
@@ -80,6 +81,7 @@ def server_view(keeper: Keeper, *, now: float, wall: float) -> ServerView:
         phases=phases,
         ready_eta_s=eta.ready_s,
         eta_source=eta.source or "",
+        usual_start_s=keeper.past.usual_s,
         health=health,
         acceptance=_acceptance(keeper, now) if machine.was_ready and not ended else None,
         load=keeper.meter.load(now, since=_since(keeper))
@@ -195,6 +197,7 @@ def _cause(keeper: Keeper) -> CauseView:
     fault = keeper.log.faults.best
     if fault is not None:
         known = fault.cause != GENERIC_CAUSE
+        remedy = remedy_that_holds(fault.remedy, settings_of(keeper.profile))
         return CauseView(
             slug=fault.cause if known else None,
             sentence=(fault.cause.replace("-", " ") if known else fault.line.strip())
@@ -203,7 +206,8 @@ def _cause(keeper: Keeper) -> CauseView:
             + left,
             decisive_line=fault.line,
             line_number=fault.line_number,
-            remedy=remedy_that_holds(fault.remedy, settings_of(keeper.profile)),
+            remedy=remedy,
+            changes=changes_for(fault.cause, remedy, fault.line, keeper.profile),
         )
     sentence = machine.detail or (f"ended by itself: {how}" if how else "ended")
     return CauseView(slug=None, sentence=sentence + left)

@@ -244,6 +244,8 @@ class ServerView:
     """Seconds until the first token, low and high, while starting; ``None`` until known."""
     eta_source: str = ""
     """``earlier starts`` or ``rate``."""
+    usual_start_s: float | None = None
+    """Median seconds to the first token of earlier starts of this profile on this host."""
     health: HealthView | None = None
     acceptance: AcceptanceView | None = None
     load: LoadView | None = None

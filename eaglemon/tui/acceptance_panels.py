@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from eaglemon.core import units
+from eaglemon.core.stored_worth import StoredWorth
 from eaglemon.core.views import AcceptanceView, LoadView, ServerView
 from eaglemon.core.worth import Worth
 from eaglemon.tui.columns import bar, first_that_fits, joined, lines, plain, right, spread, wrapped
@@ -19,6 +20,7 @@ def acceptance(
     width: int,
     worth: Worth | None = None,
     *,
+    stored: StoredWorth | None = None,
     short: bool = False,
 ) -> Content:
     """Return the accept length against its ceiling and how far drafts survive by position.
@@ -52,7 +54,7 @@ def acceptance(
         spans = [f"{span.label} {units.length(span.accept_length)}" for span in view.windows]
         rows += _spans(spans, width)
     if worth is not None or not short:
-        rows += break_even(worth, server, width)
+        rows += break_even(worth, server, width, stored)
     rows += missing(view, width)
     if view.accept_length is not None and view.ceiling:
         rows.append(
@@ -67,8 +69,22 @@ def acceptance(
     return lines(rows)
 
 
-def break_even(worth: Worth | None, server: ServerView, width: int) -> list[Content]:
-    """Return the accept length at which speculation begins to pay, or how to find it out."""
+def break_even(
+    worth: Worth | None, server: ServerView, width: int, stored: StoredWorth | None = None
+) -> list[Content]:
+    """Return the accept length at which speculation begins to pay, or how to find it out.
+
+    Two like probes of now are nearer than an experiment that was ``stored``.
+    """
+    if worth is None and stored is not None and stored.break_even is not None:
+        length = server.acceptance.accept_length if server.acceptance is not None else None
+        pays = length is None or length > stored.break_even
+        verdict = "" if length is None else "it pays" if pays else "it does not pay"
+        style = "$state-ready" if pays else "$state-warning"
+        known = f"break-even {units.length(stored.break_even)}{_DOT if verdict else ''}"
+        short = joined(known, Content.styled(verdict, style))
+        source = Content.styled(f"{_DOT}as compared in {plain(stored.run)}", "$quiet")
+        return [first_that_fits(width, joined(short, source), short)]
     if worth is None:
         if server.speculation is None:
             return []
@@ -80,6 +96,17 @@ def break_even(worth: Worth | None, server: ServerView, width: int) -> list[Cont
     head = joined(f"break-even {needed}{_DOT}", Content.styled(verdict, style))
     told = f"{_DOT}{worth.capacity.speed_up:.2f} x of {plain(worth.baseline)} when probed"
     return [first_that_fits(width, joined(head, Content.styled(told, "$quiet")), head)]
+
+
+def compared(stored: StoredWorth, width: int, now: float) -> Content:
+    """Return what an experiment that was kept has shown of a server started like this one."""
+    rows: list[Content | str] = list(wrapped(stored.told, width, 3))
+    told = f"{stored.concurrency} at a time{_DOT}{plain(stored.run)}"
+    told += f"{_DOT}{units.age(max(0.0, now - stored.at))}"
+    if stored.break_even is not None:
+        told = f"break-even {units.length(stored.break_even)}{_DOT}{told}"
+    rows += [Content.styled(line, "$quiet") for line in wrapped(told, width, 2)]
+    return lines(rows)
 
 
 def missing(view: AcceptanceView | None, width: int) -> list[Content]:

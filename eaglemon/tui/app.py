@@ -303,7 +303,7 @@ class ConsoleApp(ThemedApp):
         front = self.console_screen()
         if isinstance(front, ServerScreen) and front.server_id == server_id:
             return front
-        screen = ServerScreen(self.console_api, server_id, self.settings)
+        screen = ServerScreen(self.console_api, server_id, self.settings, self._experiments)
         self.open_screen(screen)
         return screen
 

@@ -126,6 +126,7 @@ async def test_the_second_start_tells_the_time_left() -> None:
         second = await d.start(settings=same)
         view = await d.until(second, lambda view: view.ready_eta_s is not None)
         assert view.eta_source == EtaSource.EARLIER
+        assert view.usual_start_s is not None
         assert view.ready_eta_s is not None
         low, high = view.ready_eta_s
         whole_s = took_s - d.hub.find(first).launched_at

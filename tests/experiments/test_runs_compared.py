@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from tests.cli.conftest import CommandLine, home, run
 from tests.experiments.arms import arm
 from tests.stats.trials import trial
 from tests.tui.fake_console import FakeConsole
-from tests.tui.snapshots import FLEET
+from tests.tui.snapshots import FLEET, ready
 
 __all__ = ["home", "run"]
 
@@ -99,3 +100,20 @@ async def test_the_service_compares_reports_and_remembers(store: Store, tmp_path
     assert [start.ready_s for start in history.starts] == [42.0]
     assert [one.run for one in history.measured] == ["ab-c", "ab-b", "ab-a"]
     assert all(one.accept_length == 2.5 for one in history.measured)
+
+
+async def test_a_running_server_is_told_what_one_started_alike_has_shown(store: Store) -> None:
+    service = ExperimentService(FakeConsole(FLEET), store)
+    shell_line = (await store.experiment("ab-c")).plan.arms[1].shell_line
+    mine = replace(ready(), host="gpu-a", command_line=shell_line)
+    found = await service.worth(mine)
+    assert found is not None
+    assert (found.run, found.concurrency, found.at) == ("ab-c", 4, 2120.0)
+    assert found.told.startswith("eagle is faster than base: 2.00 x")
+    assert found.break_even == pytest.approx(2.5 / 2)
+    assert await service.worth(replace(mine, command_line="serve otherwise")) is None
+    assert await service.worth(replace(mine, host="gpu-b")) is None
+    base = (await store.experiment("ab-c")).plan.arms[0].shell_line
+    told = await service.worth(replace(mine, command_line=base))
+    assert told is not None
+    assert told.break_even is None

@@ -19,8 +19,10 @@ from eaglemon.core.run_comparison import (
     compare_runs,
 )
 from eaglemon.core.stats import Interval
+from eaglemon.core.stored_worth import StoredWorth
 from eaglemon.core.sweep import Skipped
 from eaglemon.core.verdict import ArmFigures, Comparison, Findings, Verdict
+from eaglemon.core.views import ServerView
 from eaglemon.errors import UsageError
 from eaglemon.io.files import write_new
 from tests.stats.trials import trial
@@ -104,6 +106,7 @@ class FakeExperiments:
         self.known = {view.plan.id: view for view in views}
         self.calls: list[tuple[object, ...]] = []
         self.hang = False
+        self.stored: StoredWorth | None = None
         self.refused: tuple[tuple[tuple[str, ...], Problem], ...] = ()
         self.runs = [("ab-1", RECORD.names), ("sweep-2", ("steps 3", "steps 5"))]
 
@@ -134,6 +137,10 @@ class FakeExperiments:
         self.calls.append(("resume", text))
         self.known[text] = ExperimentView(plan=replace(PLAN, id=text))
         return text
+
+    async def worth(self, server: ServerView) -> StoredWorth | None:
+        self.calls.append(("worth", server.id))
+        return self.stored
 
     async def compare(self, one: str, other: str) -> RunComparison:
         self.calls.append(("compare", one, other))

@@ -203,8 +203,14 @@ async def test_chart_scales_grow_and_never_shrink() -> None:
 
 
 async def test_the_time_left_of_a_start_is_told_with_its_source() -> None:
-    server = replace(snapshots.starting(), ready_eta_s=(60.0, 90.0), eta_source="earlier starts")
+    server = replace(
+        snapshots.starting(),
+        ready_eta_s=(60.0, 90.0),
+        eta_source="earlier starts",
+        usual_start_s=320.0,
+    )
     async with opened(snapshots.only(server)) as console:
         assert "left" in console.text()
         await console.press("o")
         assert "left (earlier starts)" in console.text()
+        assert ", usually 5 m 20 s, " in console.text()

@@ -7,13 +7,15 @@ import pytest
 
 from eaglemon.core.profiles import Speculation
 from eaglemon.core.speculation import AcceptCounts
+from eaglemon.core.stored_worth import StoredWorth
 from eaglemon.core.views import ServerView
-from eaglemon.core.worth import worth_of
+from eaglemon.core.worth import Worth, worth_of
 from eaglemon.tui.acceptance_panels import acceptance, missing, speeds
 from eaglemon.tui.launch_form import first_choice, in_the_form
 from tests.tui import snapshots
 from tests.tui.console import opened
 from tests.tui.fake_console import BASELINE, EAGLE3
+from tests.tui.fake_experiments import FakeExperiments
 
 
 @pytest.mark.parametrize(
@@ -142,3 +144,40 @@ async def test_all_of_it_is_on_the_screen(size: tuple[int, int], tab: str) -> No
         await console.press("2")
         for part in ("1.02 of 6", "collapsed (about 1.0)", "break-even not known", "turn it on"):
             assert part in console.text()
+
+
+def stored(break_even: float | None = 1.74) -> StoredWorth:
+    return StoredWorth(
+        run="ab-1",
+        told="k25-eagle3 is faster than k25-baseline: 1.57 x (95 % interval 1.49 to 1.66)",
+        concurrency=1,
+        break_even=break_even,
+        at=snapshots.AT - 7200,
+    )
+
+
+async def test_the_server_is_told_whether_it_pays_as_it_was_compared() -> None:
+    experiments = FakeExperiments()
+    experiments.stored = stored()
+    view = snapshots.only(snapshots.ready())
+    async with opened(view, experiments=experiments) as console:
+        console.app.open_server("run-ready")
+        await console.settle()
+        await console.settle()
+        text = console.text()
+        assert "─ Worth it? ─" in text
+        assert "k25-eagle3 is faster than k25-baseline: 1.57 x" in text
+        assert "break-even 1.74 · 1 at a time · ab-1 · 2 h" in text
+        assert "break-even 1.74 · it pays · as compared in ab-1" in text
+    assert experiments.calls == [("worth", "run-ready")]
+
+
+def test_break_even_is_that_of_probes_of_now_else_of_what_was_kept() -> None:
+    server = snapshots.ready()
+
+    def told(*, worth: Worth | None = None, kept: StoredWorth | None = None) -> str:
+        return acceptance(server.acceptance, server, 58, worth, stored=kept).plain
+
+    assert "break-even 1.74 · it pays" in told(kept=stored())
+    assert "it does not pay" in told(kept=stored(break_even=3.2))
+    assert "break-even not known" in told(kept=stored(break_even=None))

@@ -6,13 +6,14 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
 
-from eaglemon.app.api import Eaglemon
+from eaglemon.app.api import Eaglemon, Experiments
 from eaglemon.core import units
+from eaglemon.core.stored_worth import StoredWorth
 from eaglemon.core.views import PhaseState, ServerView, Snapshot
-from eaglemon.core.worth import worth_of
+from eaglemon.core.worth import Worth, worth_of
 from eaglemon.errors import EaglemonError
 from eaglemon.tui import panels
-from eaglemon.tui.acceptance_panels import accept_line, acceptance, speeds
+from eaglemon.tui.acceptance_panels import accept_line, acceptance, compared, speeds
 from eaglemon.tui.cause_panel import failure
 from eaglemon.tui.columns import lines
 from eaglemon.tui.scene import Scene
@@ -39,13 +40,23 @@ class ServerScreen(ConsoleScreen):
     SHORT_TABS: ClassVar[tuple[str, ...]] = ("Start", "Acc", "Speed", "Log")
     GROUPS: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("startup", "cause", "stop"),
-        ("measure", "accept"),
+        ("measure", "accept", "worth"),
         ("measure", "speed", "bottom", "probe"),
         ("bottom", "log"),
     )
 
-    def __init__(self, api: Eaglemon, server_id: str, settings: Settings) -> None:
+    def __init__(
+        self,
+        api: Eaglemon,
+        server_id: str,
+        settings: Settings,
+        experiments: Experiments | None = None,
+    ) -> None:
         super().__init__(settings)
+        self._experiments = experiments
+        self._worth: Worth | None = None
+        self._stored: StoredWorth | None = None
+        self._compared = TextPanel(id="worth", classes="panel -absent")
         self.server_id = server_id
         self._api = api
         self._server: ServerView | None = None
@@ -86,19 +97,23 @@ class ServerScreen(ConsoleScreen):
                 yield self._speed_chart
                 yield self._accept_caption
                 yield self._accept_chart
+        yield self._compared
         with Horizontal(id="bottom"):
             yield self._probe
             yield self._log
 
     def on_mount(self) -> None:
-        """Name the panels and follow the log."""
+        """Name the panels, follow the log, ask whether one started like this was compared."""
         # Switching tabs must show on a wide terminal too, where it moves the focus.
         self._accept.can_focus = self._speed.can_focus = True
         set_title(self._accept, "Acceptance ─ tokens per verify step")
         set_title(self._cause, "Why it failed")
         set_title(self._probe, "Probe")
         set_title(self._speed, "Throughput")
+        set_title(self._compared, "Worth it?")
         self.run_worker(self._follow_log(), group="log", exclusive=True)
+        if self._experiments is not None:
+            self.run_worker(self._ask_worth(self._experiments), group="worth", exclusive=True)
 
     def show_frame(self, snapshot: Snapshot, scene: Scene) -> None:
         """Draw status and key line; a frozen picture has a log that stands still."""
@@ -140,6 +155,16 @@ class ServerScreen(ConsoleScreen):
         else:
             self._log.end()
 
+    async def _ask_worth(self, experiments: Experiments) -> None:
+        server = self._api.snapshot().server(self.server_id)
+        if server is None:
+            return
+        try:
+            self._stored = await experiments.worth(server)
+        except EaglemonError as error:
+            self.notify(f"earlier comparisons: {error}", severity="warning", markup=False)
+        self._draw_again()
+
     def _draw_again(self) -> None:
         if self._server is not None:
             self._draw(self._server)
@@ -171,8 +196,14 @@ class ServerScreen(ConsoleScreen):
     def _draw_measurements(self, server: ServerView) -> None:
         width = self.columns
         inner = _inner_width(self._accept, width - 4)
-        worth = worth_of(server, self._servers, {p.name: p.model for p in self._api.profiles()})
-        self._accept.show(acceptance(server.acceptance, server, inner, worth))
+        found = worth_of(server, self._servers, {p.name: p.model for p in self._api.profiles()})
+        # While it is probed anew, what is known stands.
+        self._worth = found or self._worth
+        told = acceptance(server.acceptance, server, inner, self._worth, stored=self._stored)
+        self._accept.show(told)
+        self._set(self._compared, self._stored is not None and not server.state.ended)
+        if self._stored is not None:
+            self._compared.show(compared(self._stored, width - 4, self._now))
         self._load.show(speeds(server, _inner_width(self._load, width - 4)))
         self._speed_chart.show(server.tok_s_history, self._now)
         ceiling = server.acceptance.ceiling if server.acceptance else None
@@ -205,12 +236,14 @@ def _measured(server: ServerView) -> bool:
 
 def _startup_title(server: ServerView) -> str:
     done = sum(p.state in {PhaseState.DONE, PhaseState.SKIPPED} for p in server.phases)
-    text = "Start-up"
+    text, usual = "Start-up", ""
+    if server.usual_start_s is not None:
+        usual = f", usually {units.duration(server.usual_start_s)}"
     if server.phases and server.ready_at is None:
         text += f" ─ {done} of {len(server.phases)} phases"
     if server.ready_at is not None:
-        return f"{text} ─ took {units.duration(server.ready_at - server.launched_at)}"
-    text = f"{text}, {units.duration(server.age_s)}"
+        return f"{text} ─ took {units.duration(server.ready_at - server.launched_at)}{usual}"
+    text = f"{text}, {units.duration(server.age_s)}{usual}"
     if server.ready_eta_s is not None and server.state.starting:
         source = f" ({server.eta_source})" if server.eta_source else ""
         text += f", {units.duration_range(*server.ready_eta_s)} left{source}"
