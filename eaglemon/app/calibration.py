@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 from eaglemon.app.api import Eaglemon
 from eaglemon.core.probe import ProbePlan, ProbeProgress
-from eaglemon.errors import ServerError
+from eaglemon.core.views import LaunchPlan
+from eaglemon.errors import EaglemonError, ServerError
 
 Seen = Callable[[ProbeProgress], None]
 
@@ -21,7 +22,8 @@ async def calibrate(
     """Probe the server once for each forced accept length, restarting it each time.
 
     Afterwards the server is started again as it was, whatever happened. ``say`` gets each step.
-    Raises ``ServerError`` before anything is stopped where an accept length cannot be forced.
+    Raises ``ServerError`` before anything is stopped where an accept length cannot be forced, and
+    the first error of several; the others are said.
     """
     plans = [console.relaunch_plan(server_id, forced_length=length) for length in lengths]
     usual = console.relaunch_plan(server_id)
@@ -41,11 +43,30 @@ async def calibrate(
                 raise ServerError(f"{current} did not start with a forced length: {view.detail}")
             results.append(await console.probe(current, plan, seen=seen))
     finally:
-        if current is not None and not console.find(current).state.ended:
-            say(f"stopping {current}")
-            await console.stop(current)
-        say("starting the server as it was")
+        failed = await _start_as_it_was(console, current, usual, say)
+    if failed is not None:
+        raise failed
+    return tuple(results)
+
+
+async def _start_as_it_was(
+    console: Eaglemon, current: str | None, usual: LaunchPlan, say: Callable[[str], None]
+) -> EaglemonError | None:
+    """Stop what runs now and start the usual server; say what fails, and return the last of it."""
+    if current is not None:
+        try:
+            if not console.find(current).state.ended:
+                say(f"stopping {current}")
+                await console.stop(current)
+        except EaglemonError as error:
+            # It may be gone all the same; where it is not, the launch is refused.
+            say(f"{current} may be left: {error}")
+    say("starting the server as it was")
+    try:
         again = await console.launch(usual, force=True)
         view = await console.wait(again)
-        say(f"{again} is {view.state}")
-    return tuple(results)
+    except EaglemonError as error:
+        say(f"the server does not run as it was: {error}")
+        return error
+    say(f"{again} is {view.state}")
+    return None
