@@ -26,9 +26,7 @@ def options_from(config: SshConfig) -> dict[str, Any]:
     if (user := config.one("user")) is not None:
         options["username"] = user
     if (command := config.one("proxycommand")) is not None:
-        # As ssh runs it: by the user's shell, which gives way to the program.
-        shell = os.environ.get("SHELL") or _SHELL
-        options["proxy_command"] = [shell, "-c", f"exec {config.expanded(command)}"]
+        options["proxy_command"] = by_shell(config.expanded(command))
     if (alias := config.one("hostkeyalias")) is not None:
         options["host_key_alias"] = alias
     if (limit := config.one("connecttimeout")) is not None:
@@ -44,6 +42,11 @@ def options_from(config: SshConfig) -> dict[str, Any]:
     if config.configured("setenv"):
         options["env"] = dict(one.split("=", 1) for one in config.configured("setenv"))
     return {**options, **_logins(config), **_agent(config), **_keys(config), **_algorithms(config)}
+
+
+def by_shell(command: str) -> list[str]:
+    """Return a ProxyCommand as ssh runs it: by the user's shell, which gives way to the program."""
+    return [os.environ.get("SHELL") or _SHELL, "-c", f"exec {command}"]
 
 
 def identity_files(config: SshConfig) -> list[Path]:

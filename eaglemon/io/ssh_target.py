@@ -13,7 +13,7 @@ from eaglemon.errors import HostError
 from eaglemon.io.ssh_config import SshConfig, command_of, read_ssh_config
 from eaglemon.io.ssh_errors import Offered, Target, explain_connect
 from eaglemon.io.ssh_key_rules import KeyRules, rules_of
-from eaglemon.io.ssh_options import agent_socket, identity_files, options_from
+from eaglemon.io.ssh_options import agent_socket, by_shell, identity_files, options_from
 
 KEEPALIVE_S = 5.0
 KEEPALIVE_MISSES = 2
@@ -138,6 +138,9 @@ def _without_ssh(spec: HostSpec, address: str, options: dict[str, Any]) -> Way:
         jumps=_jumps(found.tunnel),
         unused=("there is no ssh here to read the configuration, only what asyncssh reads counts",),
     )
+    command = found.config.get("ProxyCommand")
+    if isinstance(command, str) and command.lower() != "none":
+        options["proxy_command"] = by_shell(command)
     # Connecting reads it again, for the name that it was asked for.
     return Way(target=replace(target, address=address), options=options)
 

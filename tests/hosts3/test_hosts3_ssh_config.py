@@ -7,6 +7,7 @@ import asyncio
 import getpass
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from eaglemon.io.ssh import SshTransport
 from eaglemon.io.ssh_config import SshConfig
 from eaglemon.io.ssh_target import parse_hop, way_to
 from tests.agent.driver import until
-from tests.hosts3.test_hosts3_ssh import keygen, reaches
+from tests.hosts3.test_hosts3_ssh import keygen, reaches, refusal
 from tests.sshd import Sshd, start_sshd
 
 REACHING = {
@@ -288,6 +289,16 @@ async def test_a_system_without_ssh_reads_what_asyncssh_reads(
     await transport.connect()
     assert "there is no ssh here" in transport.unused_settings[0]
     await transport.close()
+    # What a ProxyCommand says on stderr is none of the connection's data, and is told.
+    through = tmp_path / "through"
+    talks = REACHING["plain"] + f"  ProxyCommand {through}\n"
+    spec = configured(server, talks, tmp_path)
+    through.write_text(f"#!/bin/sh\necho talk >&2\nexec {sys.executable} {tmp_path}/relay\n")
+    through.chmod(0o755)
+    await reaches(spec)
+    through.write_text("#!/bin/sh\necho talk >&2\nexit 5\n")
+    error = await refusal(spec)
+    assert "ProxyCommand ended with 5: talk" in error.message
 
 
 @pytest.mark.parametrize(
