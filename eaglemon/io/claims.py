@@ -2,10 +2,17 @@
 
 import contextlib
 import importlib
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 from eaglemon.errors import UsageError
+
+_TRIES = 5
+_PAUSE_S = 0.005
+"""``held`` locks the file too, for much less than this."""
 
 
 def held(folder: Path, name: str) -> bool:
@@ -20,6 +27,8 @@ def held(folder: Path, name: str) -> bool:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
+        except OSError:
+            return False  # Nobody can lock it on this file system.
         return False
 
 
@@ -30,25 +39,51 @@ def claim(folder: Path, name: str) -> Iterator[None]:
     Where the system has no ``flock`` (Windows) nothing is claimed.
     """
     try:
-        fcntl = importlib.import_module("fcntl")
+        importlib.import_module("fcntl")
     except ImportError:
         yield
         return
     path = folder / f"{name}.lock"
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = path.open("w", encoding="utf-8")
-    except OSError as error:
-        reason = (error.strerror or type(error).__name__).lower()
-        raise UsageError(f"{path}: cannot be written: {reason}") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(
-                f"{name} is under way in another console", hint="cancel it there first"
-            ) from error
+    with _locked(path, name):
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)
+            # What stays behind is claimed by nobody.
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+def _locked(path: Path, name: str) -> TextIO:
+    """Return the open file at ``path``, locked; raises ``UsageError``."""
+    fcntl = importlib.import_module("fcntl")
+    for _ in range(_TRIES):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            file = path.open("w", encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be written: {_reason(error)}") from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Whoever held it may have removed it since it was opened: a lock on that keeps nobody
+            # out.
+            if _is_at(path, file):
+                return file
+            file.close()
+        except BlockingIOError:
+            file.close()
+            time.sleep(_PAUSE_S)
+        except OSError as error:
+            file.close()
+            raise UsageError(f"{path}: cannot be locked: {_reason(error)}") from error
+    raise UsageError(f"{name} is under way in another console", hint="cancel it there first")
+
+
+def _is_at(path: Path, file: TextIO) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or type(error).__name__).lower()
