@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import sys
+from typing import Any
 
 from eaglemon.errors import HostError, LinkLostError, TimeLimitError
 from eaglemon.io.transport import Completed
@@ -136,17 +137,21 @@ class LocalProcess:
     async def close(self) -> None:
         """Close stdin, then end the process and what it started in its session."""
         self.write_eof()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSE_GRACE_S):
-                await self._process.wait()
-        if self._transport.get_returncode() is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                _kill_group(self._process.pid)
-        # Whoever inherited the pipes may keep them open: they are closed here, not waited for.
-        self._transport.close()
-        await self._process.wait()
-        self._drain.cancel()
-        await asyncio.gather(self._drain, return_exceptions=True)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_GRACE_S):
+                    await self._process.wait()
+        finally:
+            if self._transport.get_returncode() is None:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    _kill_group(self._process.pid)
+            # Whoever inherited the pipes may keep them open: they are closed here, not waited for.
+            self._transport.close()
+            self._drain.cancel()
+            # Killed as it is, it is not left behind by a task that is cancelled once more.
+            await _to_its_end(
+                asyncio.gather(self._drain, self._process.wait(), return_exceptions=True)
+            )
 
     async def _send_all(self, data: bytes) -> None:
         with contextlib.suppress(LinkLostError):
@@ -156,6 +161,15 @@ class LocalProcess:
     async def _keep_stderr(self) -> None:
         while data := await self._stderr.read(4096):
             self._kept = (self._kept + data)[-STDERR_KEPT_BYTES:]
+
+
+async def _to_its_end(work: asyncio.Future[Any]) -> None:
+    """Wait for ``work``, and be cancelled only then."""
+    try:
+        await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await work
+        raise
 
 
 def _kill_group(leader: int) -> None:

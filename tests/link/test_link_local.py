@@ -57,6 +57,19 @@ async def test_closing_a_process_does_not_wait_for_what_it_left_behind() -> None
     os.kill(left, signal.SIGKILL)
 
 
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_process_whose_closing_is_cancelled_is_ended_all_the_same(times: int) -> None:
+    process = await LocalTransport().open_process("echo $$; exec sleep 600")
+    pid = int(await process.read(100))
+    closing = asyncio.create_task(process.close())
+    for _ in range(times):
+        await asyncio.sleep(0)
+        closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert not Path(f"/proc/{pid}").exists()
+
+
 async def test_only_linux_can_be_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     await LocalTransport().connect()
     monkeypatch.setattr(sys, "platform", "win32")
