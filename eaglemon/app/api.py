@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from eaglemon.core.profiles import Profile
     from eaglemon.core.run_comparison import ProfileHistory, RunComparison
     from eaglemon.core.server_url import Trust
-    from eaglemon.core.stored_worth import StoredWorth
     from eaglemon.core.verdict import Findings
     from eaglemon.core.views import LaunchPlan, LogBatch, Needs, ServerView, Snapshot
+    from eaglemon.core.worth import StoredWorth
 
 
 class PastLog(Protocol):

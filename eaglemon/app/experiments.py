@@ -25,10 +25,11 @@ from eaglemon.core.run_comparison import (
     history_of,
 )
 from eaglemon.core.stats import DRAWS
-from eaglemon.core.stored_worth import StoredWorth, is_about, stored_worth
+from eaglemon.core.stored_worth import is_about, stored_worth
 from eaglemon.core.sweep import Skipped
 from eaglemon.core.verdict import Findings
 from eaglemon.core.views import ServerView
+from eaglemon.core.worth import StoredWorth
 from eaglemon.errors import EaglemonError, UsageError
 from eaglemon.io.claims import claim
 from eaglemon.io.clock import Clock, SystemClock

@@ -1,27 +1,10 @@
 """What an experiment that was kept says of a server that is running now. Pure."""
 
-from dataclasses import dataclass
-
 from eaglemon.core.experiment import Arm
 from eaglemon.core.experiment_records import ExperimentRecord
 from eaglemon.core.verdict import Findings, sentence
 from eaglemon.core.views import ServerView
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredWorth:
-    """A comparison of the same command line, on the same host."""
-
-    run: str
-    """Id of the experiment."""
-    told: str
-    """The verdict with its interval, in a sentence."""
-    concurrency: int
-    """Requests at a time."""
-    break_even: float | None = None
-    """Accept length at which the server would be as fast as one that does not speculate."""
-    at: float
-    """When it was measured, in unix seconds."""
+from eaglemon.core.worth import StoredWorth
 
 
 def is_about(server: ServerView, record: ExperimentRecord) -> bool:

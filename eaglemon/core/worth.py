@@ -25,6 +25,22 @@ class Worth:
         return length > self.capacity.overhead
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredWorth:
+    """What an experiment that was kept has shown of the same command line on the same host."""
+
+    run: str
+    """Id of the experiment."""
+    told: str
+    """The verdict with its interval, in a sentence."""
+    concurrency: int
+    """Requests at a time."""
+    break_even: float | None = None
+    """Accept length at which the server would be as fast as one that does not speculate."""
+    at: float
+    """When it was measured, in unix seconds."""
+
+
 def worth_of(
     server: ServerView, servers: Iterable[ServerView], models: Mapping[str, str]
 ) -> Worth | None:

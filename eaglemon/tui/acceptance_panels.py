@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from eaglemon.core import units
-from eaglemon.core.stored_worth import StoredWorth
 from eaglemon.core.views import AcceptanceView, LoadView, ServerView
-from eaglemon.core.worth import Worth
+from eaglemon.core.worth import StoredWorth, Worth
 from eaglemon.tui.columns import bar, first_that_fits, joined, lines, plain, right, spread, wrapped
 
 _DOT = " · "

@@ -19,10 +19,10 @@ from eaglemon.core.run_comparison import (
     compare_runs,
 )
 from eaglemon.core.stats import Interval
-from eaglemon.core.stored_worth import StoredWorth
 from eaglemon.core.sweep import Skipped
 from eaglemon.core.verdict import ArmFigures, Comparison, Findings, Verdict
 from eaglemon.core.views import ServerView
+from eaglemon.core.worth import StoredWorth
 from eaglemon.errors import UsageError
 from eaglemon.io.files import write_new
 from tests.stats.trials import trial

@@ -7,9 +7,8 @@ import pytest
 
 from eaglemon.core.profiles import Speculation
 from eaglemon.core.speculation import AcceptCounts
-from eaglemon.core.stored_worth import StoredWorth
 from eaglemon.core.views import ServerView
-from eaglemon.core.worth import Worth, worth_of
+from eaglemon.core.worth import StoredWorth, Worth, worth_of
 from eaglemon.tui.acceptance_panels import acceptance, missing, speeds
 from eaglemon.tui.launch_form import first_choice, in_the_form
 from tests.tui import snapshots

@@ -8,9 +8,8 @@ from textual.widget import Widget
 
 from eaglemon.app.api import Eaglemon, Experiments
 from eaglemon.core import units
-from eaglemon.core.stored_worth import StoredWorth
 from eaglemon.core.views import PhaseState, ServerView, Snapshot
-from eaglemon.core.worth import Worth, worth_of
+from eaglemon.core.worth import StoredWorth, Worth, worth_of
 from eaglemon.errors import EaglemonError
 from eaglemon.tui import panels
 from eaglemon.tui.acceptance_panels import accept_line, acceptance, compared, speeds
