@@ -2,10 +2,12 @@
 
 The library is an extra (``pip install 'eaglemon[serve]'``) and is imported when it is used. Whoever
 has the token can do what the console can; so it is asked of every request, kept in a cookie that
-other sites cannot send, and never part of a page's address after the first one.
+other sites cannot send, and never part of a page's address after the first one. To a browser all
+ports of a computer are one site, so what a page of another port asks for is refused by its origin.
 """
 
 import errno
+import hashlib
 import hmac
 import importlib
 import secrets
@@ -13,10 +15,10 @@ import shlex
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from eaglemon.errors import UsageError
 
-COOKIE = "eaglemon-token"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 _HEADERS = {
@@ -41,6 +43,21 @@ def new_token() -> str:
 def allowed(given: str | None, token: str) -> bool:
     """Tell whether a token is the right one, in the same time for any wrong one."""
     return given is not None and hmac.compare_digest(given.encode(), token.encode())
+
+
+def cookie_name(token: str) -> str:
+    """Return a name that only who has the token knows, another for each console of a computer."""
+    return f"eaglemon-{hashlib.sha256(token.encode()).hexdigest()[:16]}"
+
+
+def same_origin(origin: str | None, host: str) -> bool:
+    """Tell whether a request comes from a page of the place that it is sent to, or from none."""
+    if origin is None:
+        return True
+    try:
+        return urlsplit(origin).netloc.lower() == host.lower()
+    except ValueError:
+        return False
 
 
 async def _harden(request: Any, response: Any) -> None:
@@ -72,13 +89,17 @@ def serve(
             hint="pip install 'eaglemon[serve]'",
         ) from error
 
+    cookie = cookie_name(token)
+
     async def guard(request: Any, handler: Handler) -> Any:
+        if not same_origin(request.headers.get("Origin"), request.host):
+            return web.Response(status=403, text="this is asked for by a page of another place\n")
         given = request.query.get("token")
         if given is not None and allowed(given, token):
             answer = web.HTTPFound(request.rel_url.with_query({}))
-            answer.set_cookie(COOKIE, token, httponly=True, samesite="Strict", path="/")
+            answer.set_cookie(cookie, token, httponly=True, samesite="Strict", path="/")
             return answer
-        if not allowed(request.cookies.get(COOKIE), token):
+        if not allowed(request.cookies.get(cookie), token):
             return web.Response(status=401, text="open the address that eaglemon serve printed\n")
         return await handler(request)
 
@@ -90,6 +111,12 @@ def serve(
             app.middlewares.append(web.middleware(guard))
             app.on_response_prepare.append(_harden)
             return app
+
+        async def handle_index(self, request: Any) -> Any:
+            """Have the page ask where it came from: a forwarded port, a name, TLS before it."""
+            secure = request.headers.get("X-Forwarded-Proto", request.scheme) == "https"
+            self.public_url = f"{'https' if secure else 'http'}://{request.host}"
+            return await super().handle_index(request)
 
         async def on_startup(self, app: Any) -> None:
             """Say nothing: the caller has told the address."""

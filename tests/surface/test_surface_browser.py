@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from eaglemon.cli.main import run
-from eaglemon.io.web import COOKIE, allowed, new_token
+from eaglemon.io.web import allowed, cookie_name, new_token, same_origin
 from tests.ports import free_port
 
 TOKEN = "a-token-for-this-test"
@@ -58,7 +58,7 @@ async def test_nothing_is_served_without_the_token(address: str) -> None:
     async with aiohttp.ClientSession() as http, asyncio.timeout(60):
         for path in ("/", "/ws", "/static/js/textual.js", "/?token=wrong"):
             assert (await get(http, address + path))[0] == 401
-        http.cookie_jar.update_cookies({COOKIE: "wrong"})
+        http.cookie_jar.update_cookies({cookie_name(TOKEN): "wrong"})
         assert (await get(http, address + "/"))[0] == 401
 
 
@@ -74,8 +74,21 @@ async def test_the_console_is_drawn_for_who_has_the_token(address: str) -> None:
         assert TOKEN not in page
         async with http.get(f"{address}/") as answer:
             assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
+        # A page of another port is the same site to a browser, and would send the cookie.
+        for path in ("/", "/ws"):
+            headers = {"Origin": "http://127.0.0.1:1"}
+            async with http.get(address + path, headers=headers) as answer:
+                assert answer.status == 403
+        with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+            await http.ws_connect(f"{address}/ws", origin="http://127.0.0.1:1")
+        # Under another name, as through a forwarded port or TLS, the page asks under that name.
+        name, cookies = {"Host": "console.example:9"}, {cookie_name(TOKEN): TOKEN}
+        for more, place in (({}, "ws://"), ({"X-Forwarded-Proto": "https"}, "wss://")):
+            async with http.get(address, headers={**name, **more}, cookies=cookies) as answer:
+                assert f"{place}console.example:9/ws" in await answer.text()
         drawn = b""
-        async with http.ws_connect(f"{address}/ws?width=120&height=40") as page_socket:
+        url = f"{address}/ws?width=120&height=40"
+        async with http.ws_connect(url, origin=address) as page_socket:
             while b"Hosts and GPUs" not in drawn:
                 message = await page_socket.receive()
                 if message.type is aiohttp.WSMsgType.BINARY:
@@ -100,3 +113,27 @@ def test_tokens_are_long_and_compared_whole() -> None:
     assert allowed("x", "x")
     assert not allowed("", "x")
     assert not allowed(None, "x")
+
+
+@pytest.mark.parametrize(
+    ("origin", "same"),
+    [
+        (None, True),
+        ("http://127.0.0.1:8000", True),
+        ("https://127.0.0.1:8000", True),
+        ("http://127.0.0.1:8001", False),
+        ("http://127.0.0.1", False),
+        ("http://localhost:8000", False),
+        ("null", False),
+        ("", False),
+        ("http://[", False),
+    ],
+)
+def test_only_pages_of_the_same_place_are_answered(origin: str | None, same: bool) -> None:
+    assert same_origin(origin, "127.0.0.1:8000") is same
+    assert same_origin("http://GPU-A:80", "gpu-a:80")
+
+
+def test_each_console_has_a_cookie_of_its_own() -> None:
+    assert cookie_name("a") != cookie_name("b")
+    assert TOKEN not in cookie_name(TOKEN)
