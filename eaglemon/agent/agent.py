@@ -117,6 +117,19 @@ def write_json(path: str, value: Json) -> None:
         raise
 
 
+def write_patiently(path: str, value: Json) -> None:
+    """Write ``value`` again and again until it is there, for 10 minutes at most.
+
+    A full disk passes; giving up would leave a run's process or its end unknown for good.
+    """
+    for _ in range(600):
+        try:
+            write_json(path, value)
+            return
+        except OSError:
+            time.sleep(1.0)
+
+
 def read_json(path: str) -> Optional[Json]:
     """Return the object in ``path``; ``None`` when it is missing or no JSON object."""
     try:
@@ -186,6 +199,9 @@ def state_dir() -> str:
 
 TRIAL_BYTES = 64 << 10
 PATH_LIMIT_S = 4.0
+VERSION_LIMIT_S = 16.0
+"""How long an interpreter may take to start and tell a version. A whole check stays below the 30 s
+that a console waits: a path may be waited for twice, once for an earlier question about it."""
 STATE_SILENT_S = 3.0
 """A file system that takes longer than this is told as not answering."""
 
@@ -985,6 +1001,11 @@ def read_report(helper: subprocess.Popen[bytes], limit_s: float) -> Optional[Jso
     return value if isinstance(value, dict) else None
 
 
+HALF_DONE = threading.Lock()
+"""Held while a run has a record and no supervisor yet: an agent that ended then would lose it."""
+HALF_DONE_LIMIT_S = 5.0
+
+
 def start_run(request: Json, runs: Runs, boot_id: str, source: bytes) -> Json:
     """Make the run's folder and start its supervisor; return the record once a pid is known."""
     run_id = request.get("id")
@@ -1009,6 +1030,21 @@ def start_run(request: Json, runs: Runs, boot_id: str, source: bytes) -> Json:
     inside = inside_of(argv)
     if inside is not None:
         record["container_id"] = inside.find_id()
+    with HALF_DONE:
+        helper = record_run(request, runs, record, source)
+    runs.keep(helper)
+    report = read_report(helper, 20.0)
+    if report is None:
+        raise RequestError("spawn-failed", "the supervisor of run %s did not answer" % run_id)
+    if report.get("error"):
+        raise RequestError("spawn-failed", str(report["error"]))
+    return {"record": report["record"]}
+
+
+def record_run(request: Json, runs: Runs, record: Json, source: bytes) -> subprocess.Popen[bytes]:
+    """Make the run's folder with its record and start its supervisor."""
+    run_id, argv = str(request["id"]), request["argv"]
+    folder = os.path.join(runs.root, run_id)
     try:
         os.makedirs(runs.root, mode=0o700, exist_ok=True)
         with locked(os.path.join(os.path.dirname(runs.root), "launch.lock")):
@@ -1036,13 +1072,7 @@ def start_run(request: Json, runs: Runs, boot_id: str, source: bytes) -> Json:
         raise RequestError(
             kind, "cannot start a run in %s: %s" % (folder, error.strerror)
         ) from None
-    runs.keep(helper)
-    report = read_report(helper, 20.0)
-    if report is None:
-        raise RequestError("spawn-failed", "the supervisor of run %s did not answer" % run_id)
-    if report.get("error"):
-        raise RequestError("spawn-failed", str(report["error"]))
-    return {"record": report["record"]}
+    return helper
 
 
 @contextlib.contextmanager
@@ -1099,7 +1129,13 @@ def supervise() -> None:
     me = read_proc(os.getpid())
     record["supervisor"] = {"pid": os.getpid(), "start_ticks": me.start_ticks if me else 0}
     path = os.path.join(folder, "run.json")
-    write_json(path, record)
+    try:
+        write_json(path, record)
+    except OSError as error:
+        text = "cannot write %s: %s" % (path, error.strerror)
+        with contextlib.suppress(OSError):
+            os.write(answer, json.dumps({"error": text}).encode() + b"\n")
+        return
     environment = dict(os.environ)
     environment.update(job["env"])
     argv = [os.path.expanduser(job["argv"][0]), *job["argv"][1:]]
@@ -1129,21 +1165,26 @@ def supervise() -> None:
         record["pid"] = child.pid
         record["start_ticks"] = started.start_ticks if started else 0
         report = {"record": {key: record[key] for key in record if key not in OWN_KEYS}}
-    write_json(path, record)
+    later = None
+    try:
+        write_json(path, record)
+    except OSError:
+        later = threading.Thread(target=write_patiently, args=(path, record))
     # If the agent is gone, run.json tells the next one.
     with contextlib.suppress(OSError):
         os.write(answer, json.dumps(report).encode() + b"\n")
     os.close(answer)
+    over = threading.Event()
+    if child is not None and inside_of(record["argv"]) is not None:
+        what = (record, path, os.path.join(folder, "server.log"), over)
+        later = threading.Thread(target=note_inside, args=what)
+    if later is not None:
+        later.start()
     if child is not None:
-        over, search = threading.Event(), None
-        if inside_of(record["argv"]) is not None:
-            what = (record, path, os.path.join(folder, "server.log"), over)
-            search = threading.Thread(target=note_inside, args=what)
-            search.start()
         reap(child.pid, os.path.join(folder, "exit.json"))
-        over.set()
-        if search is not None:
-            search.join()
+    over.set()
+    if later is not None:
+        later.join()
 
 
 def note_inside(record: Json, path: str, log: str, over: threading.Event) -> None:
@@ -1166,8 +1207,7 @@ def note_inside(record: Json, path: str, log: str, over: threading.Event) -> Non
             record["inside"] = {"pid": found.pid, "start_ticks": found.start_ticks}
             break
         time.sleep(0.1)
-    with contextlib.suppress(OSError):  # the command line is left to tell it
-        write_json(path, record)
+    write_patiently(path, record)
 
 
 def explain_spawn(error: Exception, program: str, workdir: str) -> str:
@@ -1192,13 +1232,7 @@ def reap(leader: int, path: str) -> None:
             ended["signal"] = signal_name(os.WTERMSIG(status))
         else:
             ended["code"] = os.WEXITSTATUS(status)
-        # A full disk passes; giving up would leave the exit unknown for good.
-        for _ in range(600):
-            try:
-                write_json(path, ended)
-                break
-            except OSError:
-                time.sleep(1.0)
+        write_patiently(path, ended)
 
 
 def signal_name(number: int) -> str:
@@ -2226,31 +2260,73 @@ def describe(error: Exception) -> str:
 
 def check_host(request: Json) -> Json:
     """Answer the questions of a preflight; each on its own."""
-    argv = request.get("argv") or []
+    asked = [
+        functools.partial(
+            within, PATH_LIMIT_S, path, functools.partial(check_path, path), silent_path(path)
+        )
+        for path in request.get("paths") or []
+    ]
+    free = functools.partial(
+        within, PATH_LIMIT_S, usual_state_dir(), lambda: free_bytes(state_dir()), None
+    )
+    engine, state_free_bytes, *paths = side_by_side(
+        [functools.partial(check_engine, request), free, *asked]
+    )
+    silent = [silent_path(path) for path in engine.pop("silent")]
+    return {
+        "paths": [*paths, *silent],
+        "listeners": find_listeners(request["port"]) if request.get("port") else [],
+        "shm_free_bytes": free_bytes("/dev/shm"),  # noqa: S108 -- asked about, not used
+        "state_free_bytes": state_free_bytes,
+        **engine,
+    }
+
+
+def side_by_side(calls: List[Callable[[], Any]]) -> List[Any]:
+    """Return what calls return that may each take their time, all made at once."""
+    answers: List[Any] = [None] * len(calls)
+
+    def note(at: int) -> None:
+        answers[at] = calls[at]()
+
+    threads = [threading.Thread(target=note, args=(at,)) for at in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+def check_engine(request: Json) -> Json:
+    """Find the program of a command line and the engine's version; ``silent`` names what hangs."""
+    argv, package = request.get("argv") or [], request.get("package")
     environment = dict(os.environ)
     environment.update(request.get("env") or {})
-    program = find_program(argv[0], environment) if argv else None
-    check: Json = {
-        "paths": [
-            within(PATH_LIMIT_S, path, functools.partial(check_path, path), silent_path(path))
-            for path in request.get("paths") or []
-        ],
-        "listeners": find_listeners(request["port"]) if request.get("port") else [],
-        "program": program,
-        "engine_version": None,
-        "engine_error": None,
-        "shm_free_bytes": free_bytes("/dev/shm"),  # noqa: S108 -- asked about, not used
-        "state_free_bytes": within(
-            PATH_LIMIT_S, usual_state_dir(), lambda: free_bytes(state_dir()), None
-        ),
-    }
-    package = request.get("package")
+    found: Json = {"program": None, "engine_version": None, "engine_error": None, "silent": []}
+    python = request.get("python")
+    if argv:
+
+        def find() -> Tuple[Optional[str], Optional[str]]:
+            program = find_program(argv[0], environment)
+            return program, python or (interpreter_of(program) if package else None)
+
+        there = within(PATH_LIMIT_S, argv[0], find, None)
+        if there is None:
+            # Not known to be missing.
+            found.update(program=argv[0], silent=[argv[0]])
+            return found
+        found["program"], python = there
     if package:
-        python = request.get("python") or interpreter_of(program)
-        check["engine_version"], check["engine_error"] = find_version(
-            python, str(package), environment
-        )
-    return check
+
+        def tell() -> Tuple[Optional[str], Optional[str]]:
+            return find_version(python, str(package), environment)
+
+        told = within(VERSION_LIMIT_S + 1.0, python or "", tell, None)
+        if told is None:
+            found["silent"] = [python]
+        else:
+            found["engine_version"], found["engine_error"] = told
+    return found
 
 
 def silent_path(path: str) -> Json:
@@ -2314,10 +2390,11 @@ def find_version(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            timeout=20.0,
+            timeout=VERSION_LIMIT_S,
         )
     except subprocess.TimeoutExpired:
-        return None, "%s did not tell the version of %s within 20 s" % (python, package)
+        text = "%s did not tell the version of %s within %.0f s"
+        return None, text % (python, package, VERSION_LIMIT_S)
     except OSError as error:
         return None, "cannot execute %s: %s" % (python, error.strerror)
     if done.returncode == 3:
@@ -2864,6 +2941,7 @@ def read_boot_id() -> str:
 
 def leave(*_: object) -> NoReturn:
     """End at once, whatever the other threads wait for; servers and helpers are not touched."""
+    HALF_DONE.acquire(timeout=HALF_DONE_LIMIT_S)
     os._exit(0)
 
 

@@ -375,10 +375,19 @@ em_gpus() {
   done
 }
 
+# Path $1 with the home in place of its "~": what is quoted, the shell leaves as it is.
+em_full() {
+  case $1 in
+    "~") printf '%s' "$HOME" ;;
+    "~/"*) printf '%s' "$HOME/${1#"~/"}" ;;
+    *) printf '%s' "$1" ;;
+  esac
+}
+
 em_check() {
   printf '%s\n' "$paths" | while IFS= read -r path; do
     [ -n "$path" ] || continue
-    case $path in "~/"*) full=$HOME/${path#"~/"} ;; *) full=$path ;; esac
+    full=$(em_full "$path")
     kind=missing; readable=no
     if [ -f "$full" ]; then kind=file
     elif [ -d "$full" ]; then kind=folder
@@ -388,7 +397,7 @@ em_check() {
     printf '%s %s %s\n' "$kind" "$readable" "$path"
   done
   printf '%s' "$US"
-  [ -n "$program" ] && command -v -- "$program"
+  [ -n "$program" ] && command -v -- "$(em_full "$program")"
   printf '%s' "$US"
   [ -n "$port_hex" ] && for file in /proc/net/tcp /proc/net/tcp6; do
     awk -v port=":$port_hex" '$4 == "0A" && substr($2, length($2) - 4) == port {
@@ -404,7 +413,7 @@ em_check() {
   place=$state; while [ ! -d "$place" ]; do place=$(dirname "$place"); done
   df -Pk "$place" 2>/dev/null | awk 'NR == 2 { print $4 }'
   printf '%s' "$US"
-  [ -n "$python" ] && [ -n "$package" ] && "$python" -c \
+  [ -n "$python" ] && [ -n "$package" ] && "$(em_full "$python")" -c \
     'import sys,importlib.metadata as m; print(m.version(sys.argv[1]))' "$package" 2>&1 | tail -n 1
   printf '%s' "$GS"
 }

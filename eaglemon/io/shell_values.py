@@ -141,8 +141,8 @@ def runs_of(
 
 
 def told_exit(status: RunStatus) -> RunExit | None:
-    """Return an exit that its supervisor saw."""
-    return status.exit if status.exit is not None and status.exit.reason is None else None
+    """Return an exit that its supervisor saw: only it knows when."""
+    return status.exit if status.exit is not None and status.exit.at is not None else None
 
 
 def check_of(block: str, *, port: int | None, package: str | None) -> HostCheck:

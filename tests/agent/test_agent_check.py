@@ -80,6 +80,40 @@ async def test_the_engine_version(link: AgentLink, tmp_path: Path) -> None:
     assert "no Python" in str(check.engine_error)
 
 
+def test_paths_are_asked_about_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    all_at_once = threading.Barrier(4, timeout=60.0)
+
+    def look(path: str) -> dict[str, object]:
+        all_at_once.wait()
+        return {"path": path}
+
+    monkeypatch.setattr(agent, "check_path", look)
+    monkeypatch.setattr(agent, "PATH_LIMIT_S", 60.0)
+    names = [f"/side/{number}" for number in range(4)]
+    assert agent.check_host({"paths": names})["paths"] == [{"path": name} for name in names]
+
+
+def test_a_program_and_an_interpreter_that_hang_are_told_as_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    end = threading.Event()
+
+    def hang(*_: object) -> None:
+        end.wait(60.0)
+
+    monkeypatch.setattr(agent, "PATH_LIMIT_S", 0.2)
+    monkeypatch.setattr(agent, "VERSION_LIMIT_S", -0.8)
+    monkeypatch.setattr(agent, "find_version", hang)
+    answer = agent.check_host({"python": "/hangs/python", "package": "vllm"})
+    assert answer["paths"] == [{"path": "/hangs/python", "kind": "silent", "readable": False}]
+    assert answer["engine_error"] is None
+    monkeypatch.setattr(agent, "find_program", hang)
+    answer = agent.check_host({"argv": ["/hangs/vllm", "serve"], "package": "vllm"})
+    assert answer["paths"] == [{"path": "/hangs/vllm", "kind": "silent", "readable": False}]
+    assert (answer["program"], answer["engine_error"]) == ("/hangs/vllm", None)
+    end.set()
+
+
 def test_a_process_name_may_hold_brackets_and_spaces(tmp_path: Path) -> None:
     program = tmp_path / "a) R (b"
     program.symlink_to("/bin/sleep")

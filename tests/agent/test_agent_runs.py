@@ -5,7 +5,9 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -186,6 +188,22 @@ async def test_a_link_killed_in_the_middle_of_a_launch_loses_nothing(state: Path
             assert status.exit is None
 
 
+def test_an_agent_does_not_end_between_a_record_and_its_supervisor() -> None:
+    code = (
+        "import threading\n"
+        "from eaglemon.agent import agent\n"
+        "agent.HALF_DONE_LIMIT_S = 60.0\n"
+        "agent.HALF_DONE.acquire()\n"
+        "def go_on():\n"
+        "    print('supervisor started', flush=True)\n"
+        "    agent.HALF_DONE.release()\n"
+        "threading.Timer(0.2, go_on).start()\n"
+        "agent.leave()"
+    )
+    done = subprocess.run(python(code), capture_output=True, text=True, check=True)
+    assert done.stdout == "supervisor started\n"
+
+
 async def test_a_run_without_supervisor_says_so(link: AgentLink, runs: Runs, state: Path) -> None:
     record = await link.start_run(request("one", *FOREVER))
     await runs.until("one", lambda run: bool(run.processes))
@@ -270,3 +288,54 @@ async def test_activity_grows_and_outlives_workers(link: AgentLink, runs: Runs) 
     assert status.activity.cpu_s >= 0.4
     assert status.activity.read_bytes is not None
     assert status.activity.read_bytes > 0
+
+
+FULL = """
+import sys
+from eaglemon.agent import agent
+write, failing = agent.write_json, [int(number) for number in sys.argv[1:]]
+seen = {}
+
+def full(path, value):
+    seen[path] = seen.get(path, 0) + 1
+    if path.endswith("run.json") and seen[path] in failing:
+        raise OSError(28, "No space left on device")
+    write(path, value)
+
+agent.write_json = full
+agent.supervise()
+"""
+
+
+async def supervised(folder: Path, *failing: int) -> dict[str, Any]:
+    """Return the answer of a supervisor to whom some writes of ``run.json`` fail."""
+    job = {
+        "folder": str(folder),
+        "record": {"id": "one", "argv": ["true"], "workdir": "/"},
+        "argv": ["true"],
+        "env": {},
+    }
+    process = await asyncio.create_subprocess_exec(
+        *python(FULL), *map(str, failing), stdin=-1, stdout=-1, stderr=-1
+    )
+    async with asyncio.timeout(60.0):
+        said, complaints = await process.communicate(json.dumps(job).encode())
+    assert complaints == b""
+    answer: dict[str, Any] = json.loads(said)
+    return answer
+
+
+async def test_a_disk_that_is_full_after_the_start_loses_neither_process_nor_end(
+    tmp_path: Path,
+) -> None:
+    answer = await supervised(tmp_path, 2, 3)
+    recorded = json.loads((tmp_path / "run.json").read_text())
+    assert recorded["pid"] == answer["record"]["pid"]
+    assert json.loads((tmp_path / "exit.json").read_text())["code"] == 0
+
+
+async def test_a_disk_that_is_full_before_the_start_is_told(tmp_path: Path) -> None:
+    assert await supervised(tmp_path, 1) == {
+        "error": f"cannot write {tmp_path}/run.json: No space left on device"
+    }
+    assert not (tmp_path / "server.log").exists()
