@@ -1,7 +1,9 @@
 """Simulated engines as real processes, without SSH between."""
 
+import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -127,6 +129,25 @@ class Engine:
 
     def post(self, path: str, body: dict[str, object]) -> httpx.Response:
         return httpx.post(self.url + path, json=body, timeout=LIMIT_S)
+
+    def status(self, ask: Callable[[], httpx.Response]) -> int | None:
+        """Return the status of an answer, ``None`` where the server has ended by now."""
+        try:
+            return ask().status_code
+        except httpx.TransportError:
+            self.wait()
+            return None
+
+    def refuses_until(self, mark: str) -> None:
+        """Assert that the port refuses connections as long as ``mark`` is not in the log."""
+        os.killpg(self.process.pid, signal.SIGSTOP)
+        try:
+            with socket.socket() as client:
+                refused = client.connect_ex(("127.0.0.1", self.port)) == errno.ECONNREFUSED
+            # A busy machine may have let it come far before it was stopped.
+            assert refused or mark in self.log, self.log
+        finally:
+            os.killpg(self.process.pid, signal.SIGCONT)
 
     def end(self) -> None:
         for pid in self.processes():

@@ -70,8 +70,7 @@ def test_the_start_up_log_follows_the_captured_one(
 def test_processes_memory_and_the_late_port(start: Start) -> None:
     engine = start("sglang", [*SGLANG_EAGLE3, "--tp", "2"], CUDA_VISIBLE_DEVICES="4,6")
     until(lambda: "Load weight begin" in engine.log, "loading")
-    with pytest.raises(httpx.ConnectError):
-        engine.get("/health")
+    engine.refuses_until("Started server process")
     engine.ready()
     titles = engine.titles()
     expected = {"sglang::scheduler_TP0", "sglang::scheduler_TP1", "sglang::detokenizer"}
@@ -89,13 +88,15 @@ def test_processes_memory_and_the_late_port(start: Start) -> None:
 def test_health_answers_503_before_and_takes_a_second_after(start: Start) -> None:
     engine = start("sglang", EAGLEMON_SIM_SPEED="8")
     until(lambda: "Uvicorn running" in engine.log, "port")
-    assert engine.get("/health").status_code == 503
+    early = engine.get("/health").status_code
+    # A busy machine may have let it get ready meanwhile.
+    assert early == 503 or "fired up and ready" in engine.log
     assert engine.get("/model_info").status_code == 200
     engine.ready()
     began = time.monotonic()
     assert engine.get("/health").status_code == 200
     assert time.monotonic() - began >= 1.0
-    assert '"GET /health HTTP/1.1" 503 Service Unavailable' in engine.log
+    assert early == 200 or '"GET /health HTTP/1.1" 503 Service Unavailable' in engine.log
     assert "#new-token: 1," in engine.log
 
 

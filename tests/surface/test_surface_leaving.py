@@ -37,6 +37,10 @@ class Session:
             "COLUMNS",
             "-u",
             "LINES",
+            "-u",
+            "LC_ALL",
+            "-u",
+            "LC_CTYPE",
             *(f"{name}={value}" for name, value in settings.items()),
         ]
         line = shlex.join([*words, sys.executable, "-m", "eaglemon", "tui", "local"])

@@ -21,7 +21,9 @@ class Terminal:
 
     def start(self, argv: list[str], environment: dict[str, str]) -> None:
         settings = [f"{name}={value}" for name, value in environment.items()]
-        line = shlex.join(["env", *settings, *argv]) + "; echo left with $?; sleep 600"
+        # What a machine says of its own language is not what these terminals speak.
+        plain = ["env", "-u", "LC_ALL", "-u", "LC_CTYPE", "-u", "COLUMNS", "-u", "LINES"]
+        line = shlex.join([*plain, *settings, *argv]) + "; echo left with $?; sleep 600"
         self.command(line)
 
     def command(self, line: str) -> None:
@@ -198,7 +200,7 @@ def test_the_terminal_is_lent_to_the_shell_and_taken_back(
     tmp_path: Path, socket_folder: Path
 ) -> None:
     terminal = Terminal(socket_folder / "tmux")
-    folders = f"HOME={tmp_path} XDG_STATE_HOME={tmp_path} LANG=C.UTF-8"
+    folders = f"HOME={tmp_path} XDG_STATE_HOME={tmp_path} LC_ALL=C.UTF-8"
     line = shlex.join([sys.executable, "-m", "eaglemon", "tui", "local"])
     terminal.command("bash --norc -i")
     try:
