@@ -591,6 +591,10 @@ class Run:
         self.stop = read_json(os.path.join(self.folder, "stop.json")) or self.stop
         return True
 
+    def lives(self) -> bool:
+        """Whether a process that is known to belong to it is still there."""
+        return any(find_living(key) is not None for key in self.members.items())
+
     def update(self, now: float, boot_id: str, scanned_at: float) -> None:
         """Look at the processes and work out the status."""
         here = self.record.get("boot_id") == boot_id
@@ -838,7 +842,7 @@ class Runs:
 
     def _refresh_run(self, run: Run, now: float) -> None:
         version = run.version
-        if not run.reload(now):
+        if not run.reload(now) and not run.lives():
             del self._runs[run.id]
             return
         if run.settled and run.status and not (run.stop and not run.stop_done()):
@@ -876,7 +880,9 @@ class Runs:
                     self._runs[name] = run
                     self._full_at = -60.0
         for name in set(self._runs) - set(names):
-            del self._runs[name]
+            # A folder may be away for a moment (an automounter), and its server is not.
+            if not self._runs[name].lives():
+                del self._runs[name]
 
     def _scan(self, now: float) -> None:
         """Find processes that joined a run: only new pids are looked at, all of them rarely."""
@@ -1035,7 +1041,7 @@ def start_run(request: Json, runs: Runs, boot_id: str, source: bytes) -> Json:
     runs.keep(helper)
     report = read_report(helper, 20.0)
     if report is None:
-        raise RequestError("spawn-failed", "the supervisor of run %s did not answer" % run_id)
+        raise RequestError("spawn-late", "the supervisor of run %s has not answered yet" % run_id)
     if report.get("error"):
         raise RequestError("spawn-failed", str(report["error"]))
     return {"record": report["record"]}

@@ -269,7 +269,7 @@ em_start() {
     tries=$((tries + 1)); em_nap 0.1
   done
   [ -z "$lock" ] || em_unlock
-  printf 'spawn-failed%sthe supervisor did not answer%s' "$US" "$GS"
+  printf 'spawn-late%sthe supervisor has not answered yet%s' "$US" "$GS"
 }
 
 em_job() { EAGLEMON_JOB="$job" EAGLEMON_FOLDER="$state/runs/$run_id" setsid sh -c \

@@ -7,13 +7,14 @@ from types import TracebackType
 from typing import Self
 
 from eaglemon.app.broadcast import Broadcast
-from eaglemon.app.care import Foreign, refuse_stop, restart, wait_at
+from eaglemon.app.care import Foreign, restart, wait_at
 from eaglemon.app.environment import environment_of
 from eaglemon.app.finding import find_server
 from eaglemon.app.history import MemoryHistory, StartHistory
 from eaglemon.app.host import Host
 from eaglemon.app.host_set import HostSet
 from eaglemon.app.keeper import Keeper
+from eaglemon.app.late_runs import never_began
 from eaglemon.app.logs import follow_log
 from eaglemon.app.past_log import PastLog
 from eaglemon.app.plans import Profiles, launch_plan, relaunch_plan
@@ -21,6 +22,8 @@ from eaglemon.app.preflight import check_launch
 from eaglemon.app.probe_runs import ProbeRuns
 from eaglemon.app.runs import newest, profile_of
 from eaglemon.app.server_view import server_view
+from eaglemon.app.stopping import stop_kept
+from eaglemon.app.tasks import TaskBag
 from eaglemon.core.experiment_records import Environment
 from eaglemon.core.foreign import ForeignServer, ForeignStop, Reached
 from eaglemon.core.hosts import HostSample, HostSpec
@@ -39,8 +42,9 @@ TICK_S = 1.0
 """Ages on screen move at least this often."""
 COALESCE_S = 0.1
 """Changes within this time make one snapshot."""
-STOP_MARGIN_S = 30.0
 LAST_LINES_S = 2.0
+UNDER_WAY = frozenset({ServerState.PREFLIGHT, ServerState.SPAWNING})
+"""States of a launch to which the host has not answered."""
 
 
 class Hub:
@@ -64,6 +68,7 @@ class Hub:
         self._keepers: dict[str, Keeper] = {}
         self._hosts = HostSet(hosts, connect=connect, listener=self, clock=self._clock)
         self._foreign = Foreign(self._hosts, self._keepers, self._clock)
+        self._leaving = TaskBag("let go")
 
     async def __aenter__(self) -> Self:
         """Begin to connect; does not wait for any host."""
@@ -83,6 +88,7 @@ class Hub:
         """Close all connections; servers keep running."""
         keepers = [keeper.close() for keeper in self._keepers.values()]
         await asyncio.gather(self._hosts.close(), *keepers)
+        await self._leaving.finish_all()
 
     # What there is.
 
@@ -171,11 +177,12 @@ class Hub:
         keeper = self._new_keeper(host, plan.profile)
         keeper.launch(plan, force=force, known=[k.id for k in self._keepers.values() if k.record])
         self._keepers[keeper.id] = keeper
-        while keeper.machine.state in {ServerState.PREFLIGHT, ServerState.SPAWNING}:
+        while keeper.machine.state in UNDER_WAY:
             await self._changes.beyond(self._changes.version, timeout_s=TICK_S)
         if keeper.machine.state is ServerState.FAILED and keeper.record is None:
             # It never ran: whoever asked is told why, and the fleet shows servers.
-            await self._keepers.pop(keeper.id).close()
+            self._keepers.pop(keeper.id, None)
+            await keeper.close()
             raise keeper.refused or ServerError(
                 f"{plan.profile.name} was not started on {plan.host}: {keeper.machine.detail}"
             )
@@ -191,9 +198,9 @@ class Hub:
 
         try:
             async with asyncio.timeout(limit_s):
-                view = await self._until(server_id, settled)
+                view = await self._until(keeper, settled)
         except TimeoutError as error:
-            view = self._view(server_id)
+            view = self._view(keeper)
             raise TimeLimitError(
                 f"{server_id} is not ready after {limit_s:.0f} s: {view.state.value}, "
                 f"{view.detail}",
@@ -203,7 +210,7 @@ class Hub:
             # The exit is told at once; its cause stands in the last lines of the log.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LAST_LINES_S):
-                    view = await self._until(server_id, lambda _: keeper.log.ended)
+                    view = await self._until(keeper, lambda _: keeper.log.ended)
         return view
 
     # Stop.
@@ -212,29 +219,7 @@ class Hub:
         self, server_id: str, *, grace_s: float | None = None, wait: bool = True
     ) -> ServerView:
         """Stop a server and wait until its GPU memory is back."""
-        keeper = self._keeper(server_id)
-        refuse_stop(keeper)
-        await keeper.host.until_up()
-        if keeper.machine.state is ServerState.LOST:
-            await self._until(server_id, lambda view: view.state is not ServerState.LOST)
-        limits = keeper.profile.limits
-        grace = grace_s if grace_s is not None else limits.stop_grace_s
-        keeper.stop(grace)
-        if not wait:
-            return self._view(server_id)
-        try:
-            async with asyncio.timeout(grace + limits.release_s + STOP_MARGIN_S):
-                await self._until(
-                    server_id,
-                    lambda view: view.state.ended or view.state is ServerState.UNHEALTHY,
-                )
-            await keeper.hooks_done()
-            return self._view(server_id)
-        except TimeoutError as error:
-            raise TimeLimitError(
-                f"{server_id} is still {self._view(server_id).state.value}",
-                hint="look at its processes on the host",
-            ) from error
+        return await stop_kept(self._keeper(server_id), self._until, grace_s=grace_s, wait=wait)
 
     async def restart(self, server_id: str, *, grace_s: float | None = None) -> str:
         """Stop a server, wait for its memory, start the same again and return its id."""
@@ -330,12 +315,18 @@ class Hub:
         """Runs of a host changed."""
         for status in newest(changed):
             keeper = self._keepers.get(status.record.id)
+            if keeper is not None and status.processes and never_began(keeper):
+                self._let_go(keeper)
+                keeper = None  # It came late: found like any other.
             if keeper is None:
                 self._adopt(host, status)
             else:
                 keeper.status_seen(status)
         for run_id in gone:
-            self._keepers.pop(run_id, None)
+            keeper = self._keepers.get(run_id)
+            # A launch under way is told by the answer to it.
+            if keeper is not None and keeper.state not in UNDER_WAY:
+                self._let_go(keeper)
         if first:
             there = {status.record.id for status in changed}
             for keeper in self._keepers.values():
@@ -359,6 +350,10 @@ class Hub:
         sampled = all(host.sample is not None for host in up)
         keepers = [keeper for keeper in self._keepers.values() if keeper.host in up]
         return sampled and (needs == "gpus" or all(keeper.confirmed for keeper in keepers))
+
+    def _let_go(self, keeper: Keeper) -> None:
+        del self._keepers[keeper.id]
+        self._leaving.start(f"{keeper.id} {id(keeper)}", keeper.close())
 
     def _adopt(self, host: Host, status: RunStatus) -> None:
         known = {profile.name: profile for profile in self._profiles.all()}
@@ -386,15 +381,15 @@ class Hub:
             return self._keepers[self.find(server_id).id]
         return keeper
 
-    def _view(self, server_id: str) -> ServerView:
-        return server_view(
-            self._keeper(server_id), now=self._clock.monotonic(), wall=self._clock.wall()
-        )
+    def _view(self, keeper: Keeper) -> ServerView:
+        return server_view(keeper, now=self._clock.monotonic(), wall=self._clock.wall())
 
-    async def _until(self, server_id: str, reached: Callable[[ServerView], bool]) -> ServerView:
+    async def _until(self, keeper: Keeper, reached: Callable[[ServerView], bool]) -> ServerView:
         while True:
             version = self._changes.version
-            view = self._view(server_id)
+            view = self._view(keeper)
             if reached(view):
                 return view
+            if self._keepers.get(keeper.id) is not keeper:
+                raise ServerError(f"the records of {keeper.id} are gone from {view.host}")
             await self._changes.beyond(version, timeout_s=TICK_S)

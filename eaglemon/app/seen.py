@@ -1,7 +1,9 @@
 """What was seen of a server by other ways than its log and its metrics."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from eaglemon.core.hosts import GpuProcess
 from eaglemon.core.release import Release
 from eaglemon.core.runs import RunActivity
 from eaglemon.core.stall import WINDOW_S, has_moved, reads_or_writes
@@ -53,6 +55,15 @@ class Seen:
         elif view.verdict is not HealthVerdict.UNKNOWN:  # which tells nothing of the server
             self.silent_since = None
         return now - self.silent_since if self.silent_since is not None else 0.0
+
+    def note_holders(self, mine: Sequence[GpuProcess], now: float) -> None:
+        """Keep the GPUs that processes of the run hold, and how much, as seen at ``now``."""
+        self.held_uuids.update(process.gpu_uuid for process in mine)
+        known = [one.memory_bytes for one in mine if one.memory_bytes is not None]
+        memory = sum(known) if known else None
+        if memory != self.memory_bytes:
+            self.memory_bytes = memory
+            self.moved_at = now
 
     def note_activity(self, after: RunActivity, now: float) -> None:
         """Compare a reading with an earlier one, and note at monotonic ``now`` what moved."""

@@ -57,6 +57,11 @@ class TaskBag:
         if task is not None:
             await asyncio.wait({task})
 
+    async def finish_all(self) -> None:
+        """Wait until every task has ended by itself."""
+        while self._all:
+            await asyncio.wait(self._all)
+
     async def close(self) -> None:
         """Cancel all tasks and wait until they have ended."""
         self._named.clear()

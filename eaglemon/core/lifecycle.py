@@ -41,7 +41,9 @@ from eaglemon.core.runs import all_gone, was_stopped
 from eaglemon.core.server_machine import RULES, RUNNING, ServerMachine, on
 from eaglemon.core.views import ServerState
 
-__all__ = ["RULES", "UNHEALTHY_AFTER", "ServerMachine"]
+__all__ = ["NOT_STARTED", "RULES", "UNHEALTHY_AFTER", "ServerMachine"]
+
+NOT_STARTED = "it was stopped before it was started"
 
 
 # Launch.
@@ -76,6 +78,8 @@ def _spawn_failed(machine: ServerMachine, event: SpawnFailed) -> list[Command]:
 def _spawned(machine: ServerMachine, event: Spawned) -> list[Command]:
     del event
     machine.enter(ServerState.STARTING)
+    if machine.stop_wanted_s is not None:
+        return _stop(machine, StopAsked(grace_s=machine.stop_wanted_s))
     return [
         SetTimer(timer=Timer.READY, after_s=machine.limits.ready_s),
         PollHealth(after_s=machine.limits.health_interval_s),
@@ -129,7 +133,10 @@ def _link_back(machine: ServerMachine, event: StatusSeen) -> list[Command]:
     machine.bad_polls = 0
     if before is ServerState.RELEASING:
         return _release(machine)
-    return _resume(machine, event)
+    commands = _resume(machine, event)
+    if machine.stop_wanted_s is not None and machine.state in RUNNING:
+        return _stop(machine, StopAsked(grace_s=machine.stop_wanted_s))
+    return commands
 
 
 @on(RunMissing, ServerState.LOST)
@@ -179,8 +186,24 @@ def _settle() -> list[Command]:
 # Stop.
 
 
+@on(StopAsked, ServerState.PREFLIGHT)
+def _stop_before(machine: ServerMachine, event: StopAsked) -> list[Command]:
+    del event
+    machine.enter(ServerState.FAILED, NOT_STARTED)
+    return []
+
+
+@on(StopAsked, ServerState.SPAWNING)
+def _stop_spawning(machine: ServerMachine, event: StopAsked) -> list[Command]:
+    # The host is at it: what is not yet there cannot be stopped, and is as soon as it is.
+    machine.stop_wanted_s = event.grace_s
+    machine.detail = "is stopped as soon as the host has started it"
+    return []
+
+
 @on(StopAsked, *RUNNING, ServerState.STOPPING, ServerState.FAILED)
 def _stop(machine: ServerMachine, event: StopAsked) -> list[Command]:
+    machine.stop_wanted_s = None
     machine.enter(ServerState.STOPPING)
     return [StopPolling(), ClearTimer(timer=Timer.READY), StopRun(grace_s=event.grace_s)]
 

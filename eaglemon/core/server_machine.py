@@ -37,6 +37,8 @@ class ServerMachine:
         self.pause_s = limits.health_interval_s
         """Until the next poll of a start."""
         self.before_loss = ServerState.STARTING
+        self.stop_wanted_s: float | None = None
+        """The grace of a stop that was asked for while the host was starting the run."""
         self.story: list[tuple[ServerState, str, ServerState]] = []
         """Every change of state with the event that caused it."""
 

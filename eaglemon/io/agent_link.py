@@ -36,6 +36,8 @@ from eaglemon.io.host_link import LOG_WINDOW_BYTES, AgentNotStartedError, NoPyth
 from eaglemon.io.transport import ByteProcess, Transport
 
 _REQUEST_LIMIT_S = 30.0
+_START_LIMIT_S = 60.0
+"""Above the agent's own limits of a start: 35 s."""
 _READ_BYTES = 1 << 16
 
 
@@ -151,12 +153,12 @@ class AgentLink:
         """Start a server; returns once its process is known.
 
         Raises ``AgentError`` of kind ``spawn-failed``, ``run-exists`` or ``state-not-writable``,
-        and ``port-in-use`` or ``gpu-in-use`` where another console was a moment earlier.
-        After ``LinkLostError`` the run may exist: look for its id once the host is back.
+        and ``port-in-use`` or ``gpu-in-use`` where another console was a moment earlier. After kind
+        ``spawn-late``, ``LinkLostError`` or ``TimeLimitError`` it may begin all the same.
         """
-        return values.decode_record(
-            await self._request("run.start", run=values.encode_request(request))
-        )
+        run = values.encode_request(request)
+        answer = await self._request("run.start", timeout_s=_START_LIMIT_S, run=run)
+        return values.decode_record(answer)
 
     async def stop_run(self, run_id: str, *, grace_s: float) -> None:
         """Begin to stop a run; ``RunStatus.stop`` tells how it goes."""
@@ -372,16 +374,14 @@ class AgentLink:
                 status = await self._process.wait()
         except TimeoutError:
             return f"the agent on {self._host} closed its output"
-        said = self._process.stderr_tail() or self._said_before()
+        before = self._decoder.noise.decode("utf-8", "replace").strip()[-500:]
+        said = self._process.stderr_tail() or before
         if status == NO_PYTHON_STATUS and not self._decoder.started:
             self._lacks_python = True
             return str(_no_python(self._host, said))
         ended = "ended" if self._decoder.started else "did not start"
         words = f": {said}" if said else ""
         return f"the agent on {self._host} {ended} (status {status}){words}"
-
-    def _said_before(self) -> str:
-        return self._decoder.noise.decode("utf-8", "replace").strip()[-500:]
 
 
 def _error_of(head: Mapping[str, object]) -> AgentError | None:

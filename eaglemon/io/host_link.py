@@ -66,7 +66,10 @@ class HostLink(Protocol):
         ...
 
     async def start_run(self, request: RunRequest) -> RunRecord:
-        """Start a server; returns once its process is known."""
+        """Start a server; returns once its process is known.
+
+        After ``TimeLimitError``, or ``AgentError`` of kind ``spawn-late``, it may begin yet.
+        """
         ...
 
     async def stop_run(self, run_id: str, *, grace_s: float) -> None:

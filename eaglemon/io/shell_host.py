@@ -349,6 +349,7 @@ def _raise_for(answer: Sequence[str], run_id: str, host: str = "") -> None:
         "still-running": f"run {run_id} has not ended; stop it first",
         "state-not-writable": f"cannot make {answer[-1]}; make it writable or set XDG_STATE_HOME",
         "spawn-failed": answer[-1],
+        "spawn-late": answer[-1],
         "port-in-use": answer[-1],
         "gpu-in-use": answer[-1],
     }

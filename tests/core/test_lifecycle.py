@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglemon.core.lifecycle import RULES, UNHEALTHY_AFTER, ServerMachine
+from eaglemon.core.lifecycle import NOT_STARTED, RULES, UNHEALTHY_AFTER, ServerMachine
 from eaglemon.core.lifecycle_events import (
     AskToken,
     ClearTimer,
@@ -304,6 +304,28 @@ def test_stop_after_a_crash_does_not_hide_the_crash() -> None:
     machine.handle(StatusSeen(living=0, exit=RunExit(code=1, at=50.0), stop=GONE))
 
     assert state(machine) is ServerState.FAILED
+
+
+def test_a_stop_before_the_first_process_is_not_forgotten() -> None:
+    early = machine_after(LaunchAsked(), StopAsked(grace_s=2.0))
+    assert state(early) is ServerState.FAILED
+    assert early.detail == NOT_STARTED
+    assert early.handle(PreflightPassed()) == []
+
+    late = machine_after(LaunchAsked(), PreflightPassed(), StopAsked(grace_s=2.0))
+    assert state(late) is ServerState.SPAWNING
+    assert StopRun(grace_s=2.0) in late.handle(Spawned(pid=7))
+    assert state(late) is ServerState.STOPPING
+
+    cut = machine_after(
+        LaunchAsked(), PreflightPassed(), StopAsked(grace_s=2.0), LinkLost(reason="cut")
+    )
+    assert StopRun(grace_s=2.0) in cut.handle(LIVING)
+    assert state(cut) is ServerState.STOPPING
+    # Asked once: a stop that failed is not repeated by itself.
+    cut.handle(StopFailed(reason="no"))
+    cut.handle(LinkLost(reason="cut"))
+    assert StopRun(grace_s=2.0) not in cut.handle(LIVING)
 
 
 def test_a_taken_port_is_failure_although_the_process_lives_and_it_can_be_stopped() -> None:
