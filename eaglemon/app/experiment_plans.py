@@ -21,7 +21,7 @@ from eaglemon.core.experiment import (
 )
 from eaglemon.core.experiment_records import Environment
 from eaglemon.core.experiment_views import Outlook
-from eaglemon.core.problems import Problem, errors_among
+from eaglemon.core.problems import Problem, Severity, errors_among
 from eaglemon.core.sweep import Combination, Skipped, combinations
 from eaglemon.core.verdict import Findings, Trial, findings_of
 from eaglemon.core.views import ServerView
@@ -130,6 +130,7 @@ async def outlook_of(console: ExperimentConsole, store: Store, plan: ExperimentP
     starts = starts_needed(plan, [arm.server_key for _, arm in running])
     first = plan.arms[0].profile
     effect = plan.expected_effect
+    told = await _standing(console, plan, [arm.server_key for _, arm in running])
     return Outlook(
         plan=plan,
         differences=tuple(
@@ -139,7 +140,8 @@ async def outlook_of(console: ExperimentConsole, store: Store, plan: ExperimentP
         running=tuple(view.id for view, _ in running),
         in_the_way=tuple(others),
         expected_s=await _expected_s(store, plan, starts),
-        refused=await _refused(console, plan, [arm.server_key for _, arm in running]),
+        refused=tuple((names, one) for names, one in told if one.severity is Severity.ERROR),
+        warned=tuple((names, one) for names, one in told if one.severity is not Severity.ERROR),
         smallest_effect=None if effect is None else math.expm1(effect),
         baseline_missing=all(arm.profile.speculation is not None for arm in plan.arms),
     )
@@ -165,16 +167,16 @@ def _running(plan: ExperimentPlan, servers: Iterable[ServerView]) -> list[tuple[
     ]
 
 
-async def _refused(
+async def _standing(
     console: ExperimentConsole, plan: ExperimentPlan, running: Sequence[str]
 ) -> tuple[tuple[tuple[str, ...], Problem], ...]:
-    """Return what keeps arms from being started once what is in their way has been stopped."""
+    """Return what there is to say of starting arms once what is in their way has been stopped."""
     at_once = asyncio.Semaphore(CHECKS_AT_ONCE)
 
     async def standing(arm: Arm) -> list[Problem]:
         launch = console.plan(arm.profile.name, arm.host, arm.settings)
         async with at_once:
-            problems = errors_among(await console.check(launch))
+            problems = await console.check(launch)
         blocking = in_the_way(arm, console.snapshot().servers)
         gpus = set(launch.profile.gpus or ())
         freed = {

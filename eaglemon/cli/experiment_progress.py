@@ -98,6 +98,8 @@ def outlook_lines(outlook: Outlook) -> list[str]:
         lines.append(f"WILL BE STOPPED: {', '.join(outlook.in_the_way)}")
     for names, problem in outlook.refused:
         lines.append(f"CANNOT BE STARTED: {', '.join(names)}: {problem}")
+    for names, problem in outlook.warned:
+        lines.append(f"to be known: {', '.join(names)}: {problem}")
     if outlook.baseline_missing:
         lines.append(
             "no arm is without speculation: --baseline adds one, and tells whether it pays at all"

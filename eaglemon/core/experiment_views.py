@@ -71,6 +71,8 @@ class Outlook:
     """Share by which arms must differ to be noticed, at a usual spread over prompts."""
     refused: tuple[tuple[tuple[str, ...], Problem], ...] = ()
     """What stands against starting servers now: (names of the arms, why)."""
+    warned: tuple[tuple[tuple[str, ...], Problem], ...] = ()
+    """What else is to be known of those starts, without keeping them: as ``refused``."""
     baseline_missing: bool = False
     """Every arm speculates: nothing tells whether speculation pays at all."""
 

@@ -47,6 +47,8 @@ def outlook_lines(outlook: Outlook, width: int) -> list[Content]:
     rows: list[Content] = []
     for names, problem in outlook.refused:
         rows += _wrapped(f"✗ {refused_words(names, problem)}", width, style="$state-failed")
+    for names, problem in outlook.warned:
+        rows += _wrapped(f"▲ {warned_words(names, problem)}", width, style="$state-warning")
     for name, differences in outlook.differences:
         rows.append(Content.styled(f"{plain(name)} differs in", "bold"))
         for key, before, after in differences:
@@ -75,8 +77,16 @@ def outlook_lines(outlook: Outlook, width: int) -> list[Content]:
 
 def refused_words(names: Sequence[str], problem: Problem) -> str:
     """Say why arms cannot be started, with fields of the dialog in place of options."""
-    why = re.sub(r"\b(with|use) --set( \S+)?", _in_changes, str(problem))
-    return f"{' and '.join(names)} cannot be started: {why}"
+    return f"{' and '.join(names)} cannot be started: {_why(problem)}"
+
+
+def warned_words(names: Sequence[str], problem: Problem) -> str:
+    """Say what is to be known of the starts of arms, with fields of the dialog for options."""
+    return f"{' and '.join(names)}: {_why(problem)}"
+
+
+def _why(problem: Problem) -> str:
+    return re.sub(r"\b(with|use) --set( \S+)?", _in_changes, str(problem))
 
 
 def _in_changes(found: re.Match[str]) -> str:

@@ -216,6 +216,7 @@ async def test_what_stands_against_the_arms_is_told_before(store: Store) -> None
     bench.standing = {"base": [port, note], "fast": [port, model]}
     told = await service.outlook(plan)
     assert told.refused == ((("base", "fast"), port), (("fast",), model))
+    assert told.warned == ((("base",), note),)
     # A server that is stopped for the experiment gives its port back.
     other = bench.plan("other", HOST)
     bench.host.servers["other-1"] = replace(

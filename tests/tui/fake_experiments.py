@@ -107,6 +107,7 @@ class FakeExperiments:
         self.calls: list[tuple[object, ...]] = []
         self.hang = False
         self.stored: StoredWorth | None = None
+        self.warned: tuple[tuple[tuple[str, ...], Problem], ...] = ()
         self.refused: tuple[tuple[tuple[str, ...], Problem], ...] = ()
         self.runs = [("ab-1", RECORD.names), ("sweep-2", ("steps 3", "steps 5"))]
 
@@ -179,6 +180,7 @@ class FakeExperiments:
             expected_s=1500.0,
             smallest_effect=0.04,
             refused=self.refused,
+            warned=self.warned,
         )
 
     def begin(self, plan: ExperimentPlan) -> None:

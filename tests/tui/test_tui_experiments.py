@@ -1,12 +1,13 @@
 """A/B from the console: choose, see the differences, confirm, watch, cancel; and the runs."""
 
+import time
 from dataclasses import replace
 
 import pytest
 from textual.widgets import Input
 
 from eaglemon.core.experiment_machine import State
-from eaglemon.core.problems import Problem
+from eaglemon.core.problems import Problem, Severity
 from eaglemon.core.stats import Interval
 from eaglemon.core.views import ServerState, StopView
 from eaglemon.tui.experiment_panels import course, figures_table, ratio_chart, reason_lines
@@ -96,6 +97,31 @@ async def test_what_cannot_be_started_is_told_before_and_not_begun() -> None:
         await console.press("ctrl+s")
         assert fake.calls == []
         assert "cannot be started" in console.said[-1]
+
+
+async def test_a_long_outlook_is_read_to_its_end_with_keys_and_messages_leave_the_buttons() -> None:
+    fake = FakeExperiments()
+    told = [
+        Problem(where=f"flag {n}", message="is not of this release", severity=Severity.WARNING)
+        for n in range(12)
+    ]
+    fake.warned = tuple((("k25-eagle3",), one) for one in told)
+    async with opened(snapshots.FLEET, size=(80, 24), experiments=fake) as console:
+        # Textual's tests have no messages by themselves.
+        console.app._disable_notifications = False
+        await console.press("b")
+        assert "▲ k25-eagle3: flag 0: is not of this release" in console.text()
+        assert "WILL BE STOPPED" not in console.text()
+        await console.press("pagedown", "pagedown")
+        assert "WILL BE STOPPED" in console.text()
+        await console.press("pageup", "pageup")
+        assert "▲ k25-eagle3: flag 0:" in console.text()
+        console.app.say("something to be read")
+        deadline = time.monotonic() + 60
+        while "something to be read" not in console.text():
+            assert time.monotonic() < deadline, console.text()
+            await console.pilot.pause(0.02)
+        assert "Run it  ctrl+s" in console.text()
 
 
 @pytest.mark.parametrize("size", ["80x24", "120x40", "200x50"])

@@ -30,6 +30,8 @@ class CompareDialog(ModalScreen[ExperimentPlan | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", show=False),
         Binding("ctrl+s", "run", show=False, priority=True),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
     ]
 
     def __init__(
@@ -114,6 +116,11 @@ class CompareDialog(ModalScreen[ExperimentPlan | None]):
     def on_resize(self) -> None:
         """The middle scrolls; the buttons below it always have their place."""
         keep_buttons_in_sight(self, self.query_one("#compare-body"))
+
+    def action_page(self, direction: int) -> None:
+        """Scroll to the end of what will happen, and back."""
+        body = self.query_one("#compare-body")
+        body.scroll_relative(y=direction * max(1, body.size.height - 2), animate=False)
 
     def on_select_changed(self, event: Select.Changed) -> None:
         """Look ahead again."""
