@@ -7,6 +7,12 @@ everything after them, and overhead is blamed only where the draft does what it 
 from collections.abc import Sequence
 
 from eaglemon.core.draft_decay import context_finding, decay_finding
+from eaglemon.core.draft_files import (
+    mislabelled_finding,
+    settings_finding,
+    unfit_finding,
+    vocabulary_finding,
+)
 from eaglemon.core.draft_suspicion import conventions
 from eaglemon.core.draft_verdict import DraftDiagnosis, DraftEvidence, DraftVerdict, Finding
 from eaglemon.core.draft_views import CheckView
@@ -16,8 +22,6 @@ from eaglemon.core.wiring import Capture
 
 SAME_STEP = 0.08
 """Served and offline acceptance of the first step differ by less on the same kind of text."""
-LOW_COVERAGE = 0.93
-SURE_SE = 5.0
 _USELESS_FIRST, _USELESS_SECOND = 0.15, 0.02
 _COLLAPSE = 0.6
 _WEAK_LENGTH = 1.5
@@ -32,9 +36,11 @@ def diagnose_draft(known: DraftEvidence) -> DraftDiagnosis:
     overhead = _overhead(known)
     finding = (
         _algorithm(known)
+        or mislabelled_finding(known)
         or wiring_finding(known, capture, right, as_served)
-        or _vocabulary(known, right)
-        or _norms(known)
+        or vocabulary_finding(known, right)
+        or settings_finding(known)
+        or unfit_finding(known)
         or _recurrence(known, right)
         or context_finding(known)
         or decay_finding(known)
@@ -88,7 +94,10 @@ def _offline(
     if known.search is None:
         return as_served, as_served
     wiring = known.search.best.hypothesis.wiring
-    return next((view for view in known.checks if view.wiring == wiring), None), as_served
+    right = next((view for view in known.checks if view.wiring == wiring), None)
+    if as_served is right and known.as_is is not None:
+        as_served = known.as_is
+    return right, as_served
 
 
 def _overhead(known: DraftEvidence) -> float | None:
@@ -115,65 +124,6 @@ def _algorithm(known: DraftEvidence) -> Finding | None:
             *([] if served is None else [f"served accept length {served:.2f}"]),
         ),
         fixes=("set speculation.algorithm = EAGLE3 in the profile and restart",),
-    )
-
-
-def _vocabulary(known: DraftEvidence, right: CheckView | None) -> Finding | None:
-    search = known.search
-    faults = [p for p in known.inspect.problems if p.slug == "vocabulary"]
-    if search is not None and search.best.hypothesis.absolute_ids:
-        return Finding(
-            verdict=DraftVerdict.VOCABULARY,
-            sentence="d2t holds absolute target ids, engines read offsets",
-            evidence=("offline the draft fits only with d2t read as absolute ids",),
-            fixes=("save d2t as target id - draft id",),
-        )
-    if faults:
-        return Finding(
-            verdict=DraftVerdict.VOCABULARY,
-            sentence=f"the draft's vocabulary is broken: {faults[0].where} {faults[0].message}",
-            evidence=tuple(str(fault) for fault in faults),
-            fixes=("save d2t and t2d with the draft again",),
-        )
-    coverage = known.inspect.coverage
-    if coverage is None and right is not None:
-        coverage = right.coverage
-    if coverage is not None and coverage < LOW_COVERAGE:
-        return Finding(
-            verdict=DraftVerdict.VOCABULARY,
-            sentence=f"the draft's vocabulary covers only {coverage:.1%} of this text",
-            evidence=("tokens it does not know are never accepted",),
-            fixes=("retrain with a vocabulary counted on such text",),
-        )
-    return None
-
-
-def _norms(known: DraftEvidence) -> Finding | None:
-    """Judge settings that the draft fits only with others than it has."""
-    search = known.search
-    if search is None:
-        return None
-    best = search.best.hypothesis
-    shifted = best.token_shift or best.hidden_shift or best.halves_swapped
-    if not (best.flags or shifted):
-        return None
-    flags = ", ".join(f"{flag[1:]} {'on' if flag[0] == '+' else 'off'}" for flag in best.flags)
-    margin = search.settings_margin_se
-    sure = margin is not None and margin > SURE_SE
-    evidence = "?" if margin is None else f"{margin:.1f} standard errors"
-    return Finding(
-        verdict=DraftVerdict.NORMS,
-        sentence=f"the draft fits only with {flags}, its config.json says otherwise"
-        if flags
-        else f"the draft fits only as {best}",
-        evidence=(f"offline {evidence} ahead of other settings",),
-        fixes=(
-            f"set it in the draft's config.json ({flags}) and restart"
-            if flags
-            else "the hidden states were dumped out of place, or the draft was trained on such: "
-            "capture anew, and train on what engines hand over",
-        ),
-        certain=sure and not shifted,
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from eaglemon.core.draft_views import Captured, CheckView, InspectView, SearchView
+from eaglemon.core.draft_views import Captured, CheckView, InspectView, Relabelled, SearchView
 from eaglemon.core.wiring import Capture, ConfigChange
 
 
@@ -91,6 +91,10 @@ class DraftEvidence:
     """Of the engine and version that serves it."""
     checks: tuple[CheckView, ...] = ()
     search: SearchView | None = None
+    as_is: CheckView | None = None
+    """The search's layers with the draft's own settings, where others fit better."""
+    relabelled: Relabelled | None = None
+    """How the draft does whatever its ``d2t`` says, where it does badly by it."""
     served: ServedFigures | None = None
     baseline_tok_s: float | None = None
     """The same figure without speculation."""
@@ -140,6 +144,7 @@ class DraftReport:
     inspect: InspectView
     checks: tuple[CheckView, ...] = ()
     search: SearchView | None = None
+    relabelled: Relabelled | None = None
     captured: Captured | None = None
     """What hidden states were captured for it; ``None`` where they were given, or none were."""
     engine_version: str | None = None

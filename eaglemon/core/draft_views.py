@@ -91,6 +91,10 @@ class CheckView:
         return self.served.accept_length if self.served is not None else self.accept_length
 
 
+TARGET_ROPE = "+target_rope"
+"""The setting of a hypothesis that turns positions as the target does, not as the draft says."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hypothesis:
     """One way to feed the draft."""
@@ -105,7 +109,8 @@ class Hypothesis:
     absolute_ids: bool = False
     """``d2t`` holds target ids in place of offsets."""
     flags: tuple[str, ...] = ()
-    """Norm settings that differ from the configuration: ``+fc_norm``, ``-norm_before_residual``."""
+    """Settings that differ from the configuration: ``+fc_norm``, ``-norm_before_residual``, and
+    ``TARGET_ROPE``."""
 
     def __str__(self) -> str:
         """Slots and whatever is not as usual."""
@@ -166,6 +171,26 @@ class SearchView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Relabelled:
+    """How well the rows that a draft chooses tell the tokens that come, whatever its files say."""
+
+    wiring: tuple[str, ...]
+    accuracy: float
+    """Of the first step, by the draft's own d2t."""
+    relabelled: float
+    """The same, with each row standing for the token that mostly comes with it in other text."""
+    relabelled_se: float
+    by_last_token: float
+    """What the token fed tells alone, learned in the same way: a draft whose hidden states mean
+    nothing reaches that."""
+    row_shift: int | None
+    """Rows that most choices are off by; ``None`` where they differ."""
+    id_shift: int | None
+    """Target ids that most choices are off by."""
+    positions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InspectView:
     """What a draft's files say, without running it."""
 
@@ -206,6 +231,10 @@ class Examination:
     search: SearchView | None
     configured: tuple[tuple[int, ...], ...] = ()
     """What the known engines capture for the draft's configuration."""
+    as_is: CheckView | None = None
+    """The best wiring with the draft's own settings, where it fits better with others."""
+    relabelled: Relabelled | None = None
+    """Where the search found nothing that fits well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,11 +12,15 @@ from eaglemon.draft.checkpoint import open_checkpoint
 from eaglemon.draft.hidden import DEFAULT_MAX_TOKENS, read_records
 from eaglemon.draft.inspect import configured_slots
 from eaglemon.draft.model import load_draft
-from eaglemon.draft.passages import TARGET, prepare
-from eaglemon.draft.search import adjusted, search
+from eaglemon.draft.passages import TARGET, Material, prepare
+from eaglemon.draft.relabel import relabelled
+from eaglemon.draft.search import search, usual_slots
 from eaglemon.draft.torch_lib import require_device, torch, use_threads
+from eaglemon.draft.variants import adjusted
 from eaglemon.errors import UsageError
 
+_BADLY = 0.3
+"""First steps right at best: below, a draft is asked whether its labels are to blame."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -79,4 +83,21 @@ def examine(
         # The best one is run with the norms and the vocabulary reading that were found.
         used = adjusted(model, found.best.hypothesis) if found is not None and best else model
         checks.append(check(used, material, wiring, steps=steps))
-    return Examination(checks=tuple(checks), search=found, configured=configured)
+    as_is = None
+    other = None if found is None else found.best.hypothesis
+    if other is not None and (other.flags or other.absolute_ids):
+        as_is = check(model, material, other.wiring, steps=steps)
+    badly = found is not None and found.best.accuracy < _BADLY
+    return Examination(
+        checks=tuple(checks),
+        search=found,
+        configured=configured,
+        as_is=as_is,
+        relabelled=relabelled(model, material, _feeds(named, material)) if badly else None,
+    )
+
+
+def _feeds(named: Sequence[tuple[str, ...]], material: Material) -> list[tuple[str, ...]]:
+    """Return wirings to try a draft's labels with: as named, and the usual ones."""
+    layers = [name for name in material.names if name.startswith("hs[")]
+    return [*named, *(tuple(f"hs[{slot}]" for slot in slots) for slots in usual_slots(layers))]

@@ -8,19 +8,22 @@ norm unless ``norm_output``. B: sequences, T: positions, H: hidden size; other l
 ``layout``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from eaglemon.draft.checkpoint import Checkpoint
 from eaglemon.draft.layout import (
     DraftSettings,
     captured_layers,
     roles_of,
+    rope_of,
     settings_in,
     shapes_of,
+    target_body,
     uses_mla,
 )
-from eaglemon.draft.rope import rope_table, rotate
+from eaglemon.draft.rope import SUPPORTED, rope_table, rotate
 from eaglemon.draft.torch_lib import torch
 from eaglemon.draft.weights import read_tensor
 from eaglemon.errors import ConfigError
@@ -42,6 +45,8 @@ class DraftModel:
     """[Vd] int64: target id = draft id + offset. Zeros where the vocabularies are the same."""
     dtype: torch.dtype
     device: str
+    target_rope: Mapping[str, Any] | None = None
+    """The target's RoPE, where it is another that can be run; ``None`` else."""
 
     @property
     def slot_weights(self) -> Sequence[torch.Tensor]:
@@ -93,7 +98,23 @@ def load_draft(
         offsets=_offsets(checkpoint, roles, settings).to(device),
         dtype=dtype,
         device=device,
+        target_rope=_other_rope(settings, target),
     )
+
+
+def _other_rope(settings: DraftSettings, target: Checkpoint | None) -> Mapping[str, Any] | None:
+    if target is None:
+        return None
+    body = target_body(target.config)
+    rope = rope_of(body)
+    # A draft of other heads turns other frequencies, and some targets turn layers differently.
+    alike = body.get("head_dim") in {None, settings.head_size}
+    nested = any(isinstance(value, Mapping) for value in rope.values())
+    if not alike or nested or "partial_rotary_factor" in rope or rope == dict(settings.rope):
+        return None
+    if rope["rope_type"] not in SUPPORTED:
+        return None
+    return rope
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:

@@ -14,15 +14,14 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
-from typing import Any
 
 from eaglemon.core.draft_views import Hypothesis, Scored, SearchView
 from eaglemon.draft.blocks import block_length, block_sums, paired_distance
 from eaglemon.draft.check import ahead, target_ids
-from eaglemon.draft.layout import DraftSettings
 from eaglemon.draft.model import Chain, DraftModel, decode, logits, recur, rms_norm
 from eaglemon.draft.passages import Material, Passage
 from eaglemon.draft.torch_lib import torch
+from eaglemon.draft.variants import later_toggle, toggled, toggles_of, with_flags
 from eaglemon.errors import ConfigError
 
 FIRST_TOKENS = 1024
@@ -31,13 +30,12 @@ FINAL_TOKENS = 4096
 """Tokens that the nearest are compared on."""
 FINAL_STEPS = 3
 """Draft steps that the nearest are compared over."""
+_WORTH_SE = 2.0
+"""A setting that gains less does not stand against the draft's own files."""
 _FLOOR = -12.0
 _FINALISTS = 12
 _MAX_ROUNDS = 12
 _SHIFTS = (-1, 0, 1)
-_TOGGLES = ("norm_before_residual", "fc_norm", "norm_before_fc")
-_LATER_TOGGLE = "norm_output"
-"""Changes nothing in the first step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,13 +79,14 @@ def search(
         for neighbour in (*_neighbours(few, best), *_orders(best)):
             few.outcome(neighbour)
         ranked = sorted(few.seen, key=lambda item: few.seen[item].mean, reverse=True)
-        finalists = [*ranked[:_FINALISTS], _toggled(best, few.later_toggle)]
+        finalists = [*ranked[:_FINALISTS], toggled(best, few.later_toggle)]
         final = _Trial(
             model, _up_to(material, FINAL_TOKENS), only=finalists, steps=_steps_for(material)
         )
         finalists.sort(key=lambda item: final.outcome(item).mean, reverse=True)
-        best = finalists[0]
-        scored = [_scored(final, item, best) for item in finalists]
+        best = _simplest(final, finalists[0])
+        rest = [item for item in finalists if item != best]
+        scored = [_scored(final, item, best) for item in (best, *rest)]
     return SearchView(
         best=scored[0],
         others=tuple(scored[1:]),
@@ -124,8 +123,8 @@ class _Trial:
         self.names = [name for name in material.names if name in used]
         self.block = block_length([passage.expected.numel() for passage in material.passages])
         self._projected: dict[tuple[str, ...], list[list[dict[str, torch.Tensor]]]] = {}
-        self.toggles = _toggles_of(model)
-        self.later_toggle = _toggle(model, _LATER_TOGGLE)
+        self.toggles = toggles_of(model)
+        self.later_toggle = later_toggle(model)
 
     def outcome(self, hypothesis: Hypothesis) -> _Outcome:
         """Try a hypothesis, or recall it."""
@@ -134,7 +133,7 @@ class _Trial:
         return self.seen[hypothesis]
 
     def _try(self, hypothesis: Hypothesis) -> _Outcome:
-        model = _with_flags(self.model, hypothesis.flags)
+        model = with_flags(self.model, hypothesis.flags)
         ids = target_ids(model)
         if hypothesis.absolute_ids:
             ids = model.offsets
@@ -266,11 +265,7 @@ def _neighbours(trial: _Trial, item: Hypothesis) -> Iterator[Hypothesis]:
     if bool(trial.model.offsets.any()):
         yield replace(item, absolute_ids=not item.absolute_ids)
     for toggle in trial.toggles:
-        yield _toggled(item, toggle)
-
-
-def _toggled(item: Hypothesis, toggle: str) -> Hypothesis:
-    return replace(item, flags=tuple(sorted(set(item.flags) ^ {toggle})))
+        yield toggled(item, toggle)
 
 
 def _orders(item: Hypothesis) -> Iterator[Hypothesis]:
@@ -280,6 +275,14 @@ def _orders(item: Hypothesis) -> Iterator[Hypothesis]:
         yield replace(item, wiring=tuple(order))
 
 
+def usual_slots(layers: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """Return the layers that drafts are usually trained on, for a target whose last is named."""
+    if not layers:
+        return ()
+    top = int(layers[-1][3:-1])
+    return ((2, top // 2, top - 3), (0, 2, top // 2), (1, top // 2 - 1, top - 4))
+
+
 def _starts(
     model: DraftModel, material: Material, given: Sequence[Sequence[str]], trial: _Trial
 ) -> list[Hypothesis]:
@@ -287,10 +290,7 @@ def _starts(
     layers = [name for name in material.names if name.startswith("hs[")]
     wirings = [tuple(wiring) for wiring in given]
     count = model.captured
-    if layers:
-        top = int(layers[-1][3:-1])
-        usual = ((2, top // 2, top - 3), (0, 2, top // 2), (1, top // 2 - 1, top - 4))
-        wirings += [tuple(f"hs[{slot}]" for slot in slots) for slots in usual]
+    wirings += [tuple(f"hs[{slot}]" for slot in slots) for slots in usual_slots(layers)]
     wirings.append(tuple(material.names[:count]))
     wirings += [wiring[::-1] for wiring in list(wirings)]
     fitting = dict.fromkeys(
@@ -310,41 +310,10 @@ def _starts(
     return starts[:2]
 
 
-def _toggles_of(model: DraftModel) -> tuple[str, ...]:
-    """Return the norm settings that the weights would allow to be otherwise."""
-    usable = {
-        "norm_before_residual": True,
-        "fc_norm": "fc_norm.0.weight" in model.weights,
-        "norm_before_fc": "input_norm.weight" in model.weights,
-    }
-    return tuple(_toggle(model, name) for name in _TOGGLES if usable[name])
-
-
-def _toggle(model: DraftModel, name: str) -> str:
-    return f"{'-' if getattr(model.settings, name) else '+'}{name}"
-
-
 def _steps_for(material: Material) -> int:
     """Return the draft steps that the shortest passage has room for."""
     shortest = min(passage.expected.numel() for passage in material.passages)
     return max(1, min(FINAL_STEPS, shortest - 5))
-
-
-def adjusted(model: DraftModel, hypothesis: Hypothesis) -> DraftModel:
-    """Return the model with the norms and the vocabulary reading of a hypothesis."""
-    changed = _with_flags(model, hypothesis.flags)
-    if not hypothesis.absolute_ids:
-        return changed
-    places = torch.arange(model.offsets.numel(), device=model.device)
-    return replace(changed, offsets=model.offsets - places)
-
-
-def _with_flags(model: DraftModel, flags: Sequence[str]) -> DraftModel:
-    if not flags:
-        return model
-    changes: dict[str, Any] = {flag[1:]: flag[0] == "+" for flag in flags}
-    settings: DraftSettings = replace(model.settings, **changes)
-    return replace(model, settings=settings)
 
 
 def _up_to(material: Material, tokens: int) -> Material:
@@ -380,6 +349,16 @@ def _scored(trial: _Trial, item: Hypothesis, best: Hypothesis) -> Scored:
         behind_se=None if same else paired_distance(difference, top.size),
         behind_accuracy_se=None if same else paired_distance(top.right - mine.right, top.size),
     )
+
+
+def _simplest(final: _Trial, best: Hypothesis) -> Hypothesis:
+    """Return the hypothesis without the settings that hardly help."""
+    for flag in best.flags:
+        simpler = toggled(best, flag)
+        mine, other = final.outcome(best), final.outcome(simpler)
+        if paired_distance(mine.rank - other.rank, mine.size) < _WORTH_SE:
+            best = simpler
+    return best
 
 
 def _margin(others: Iterable[Scored]) -> float | None:
