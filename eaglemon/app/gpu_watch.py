@@ -32,6 +32,9 @@ class GpuWatch:
     ) -> None:
         self._clock = clock or SystemClock()
         self._changes = Broadcast()
+        self._news = asyncio.Event()
+        self._shown: set[str] = set()
+        """The hosts that have sent a sample."""
         self._hosts = HostSet(hosts, connect=connect, listener=self, clock=self._clock)
 
     async def __aenter__(self) -> Self:
@@ -59,7 +62,11 @@ class GpuWatch:
             version = self._changes.version
             yield self.snapshot()
             await self._changes.beyond(version, timeout_s=TICK_S)
-            await self._clock.sleep(COALESCE_S)
+            # What a host shows first is waited for, and is not kept back.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(COALESCE_S):
+                    await self._news.wait()
+            self._news.clear()
 
     async def settle(self, *, timeout_s: float = 20.0) -> Snapshot:
         """Wait until each host has answered with its GPUs, or failed to."""
@@ -80,7 +87,10 @@ class GpuWatch:
 
     def sample_seen(self, host: Host, sample: HostSample) -> None:
         """GPUs were sampled."""
-        del host, sample
+        del sample
+        if host.spec.name not in self._shown:
+            self._shown.add(host.spec.name)
+            self._news.set()
         self._changes.notify()
 
     def runs_seen(
