@@ -41,7 +41,7 @@ class DraftDesk:
             "engine": profile.engine,
             "engine_version": await self._version(server),
             "algorithm": profile.speculation.algorithm if profile.speculation else None,
-            "served": _served(server),
+            "served": _served(server, profile),
             "place": f"{server.host}:",
             "steps": _STEPS,
         }
@@ -108,14 +108,15 @@ class DraftDesk:
         return await perform_on(spec, {**request, **places}, python=python, told=told)
 
 
-def _served(server: "ServerView") -> dict[str, Any] | None:
+def _served(server: "ServerView", profile: "Profile") -> dict[str, Any] | None:
     """Return what the last probe tells, else the server's own counters."""
     from eaglemon.core.draft_served import served_figures  # noqa: PLC0415
     from eaglemon.core.draft_verdict import ServedFigures  # noqa: PLC0415
 
     probe, seen = server.probe, server.acceptance
+    ceiling = profile.speculation.ceiling if profile.speculation else None
     if probe is not None and probe.state == "done" and probe.figures.accept_length is not None:
-        return asdict(served_figures(probe))
+        return {**asdict(served_figures(probe)), "ceiling": ceiling}
     if seen is None or seen.accept_length is None:
         return None
     return asdict(
@@ -124,5 +125,6 @@ def _served(server: "ServerView") -> dict[str, Any] | None:
             survival=seen.per_position,
             source=seen.source,
             temperature=None,
+            ceiling=ceiling,
         )
     )

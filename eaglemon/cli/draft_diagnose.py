@@ -292,7 +292,10 @@ def _served(subject: _Subject, served: Path | None, earlier: Path | None) -> dic
     probe = subject.probe if served is None else _result(served)
     before = None if earlier is None else _result(earlier)
     figures = subject.figures if probe is None else served_figures(probe, before)
-    return None if figures is None else asdict(figures)
+    if figures is None:
+        return None
+    speculation = subject.profile.speculation
+    return {**asdict(figures), "ceiling": speculation.ceiling if speculation else None}
 
 
 def baseline_tok_s(served: ProbeProgress | Path | None, against: Path | None) -> float | None:

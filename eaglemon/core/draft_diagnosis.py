@@ -14,7 +14,13 @@ from eaglemon.core.draft_files import (
     vocabulary_finding,
 )
 from eaglemon.core.draft_suspicion import conventions
-from eaglemon.core.draft_verdict import DraftDiagnosis, DraftEvidence, DraftVerdict, Finding
+from eaglemon.core.draft_verdict import (
+    DraftDiagnosis,
+    DraftEvidence,
+    DraftVerdict,
+    Finding,
+    ServedFigures,
+)
 from eaglemon.core.draft_views import CheckView
 from eaglemon.core.draft_wiring import wiring_finding
 from eaglemon.core.problems import Problem, Severity
@@ -25,6 +31,17 @@ SAME_STEP = 0.08
 _USELESS_FIRST, _USELESS_SECOND = 0.15, 0.02
 _COLLAPSE = 0.6
 _WEAK_LENGTH = 1.5
+_MENDED = frozenset(
+    {
+        DraftVerdict.WIRING,
+        DraftVerdict.VOCABULARY,
+        DraftVerdict.NORMS,
+        DraftVerdict.CONTEXT,
+        DraftVerdict.SERVING,
+        DraftVerdict.RECURRENCE,
+    }
+)
+"""Verdicts on how a draft is served, not on the draft: what it reaches offline is to be had."""
 _NEAR = 1.15
 """Accept lengths that differ by less than this factor are as good as each other."""
 
@@ -52,7 +69,7 @@ def diagnose_draft(known: DraftEvidence) -> DraftDiagnosis:
     return DraftDiagnosis(
         verdict=finding.verdict,
         sentence=finding.sentence,
-        evidence=finding.evidence,
+        evidence=(*finding.evidence, *_outlook(finding, known, right, overhead)),
         fixes=(*finding.fixes, *known.remedies.get(finding.verdict, ())),
         certain=finding.certain,
         captured=capture.slots if capture else None,
@@ -107,6 +124,30 @@ def _overhead(known: DraftEvidence) -> float | None:
     if served.accept_length is None:
         return None
     return served.accept_length * known.baseline_tok_s / served.tok_s
+
+
+def _ceiling(served: ServedFigures | None) -> int | None:
+    """Return what a round can yield: counters tell it where they tell positions."""
+    if served is None:
+        return None
+    return len(served.survival) + 1 if served.survival else served.ceiling
+
+
+def _outlook(
+    finding: Finding, known: DraftEvidence, right: CheckView | None, overhead: float | None
+) -> tuple[str, ...]:
+    """Return what the fix of a draft that is served wrongly would gain, at the same cost."""
+    served = known.served
+    if finding.verdict not in _MENDED or right is None or overhead is None or served is None:
+        return ()
+    length, now = right.served_length, served.accept_length
+    if now is None or length <= now:
+        return ()
+    gain = (
+        f"a round costs {overhead:.2f} decoding steps, so that mended it would give about "
+        f"{length / overhead:.2f} times the tok/s without speculation, not {now / overhead:.2f}"
+    )
+    return (gain,)
 
 
 def _algorithm(known: DraftEvidence) -> Finding | None:
@@ -222,7 +263,7 @@ def _speed(known: DraftEvidence, right: CheckView | None, overhead: float | None
     if reached is None:
         return _undecided(known, told)
     best = max(value for value in (length, available) if value is not None)
-    ceiling = len(served.survival) + 1 if served is not None and served.survival else None
+    ceiling = _ceiling(served)
     beyond = ceiling is not None and overhead is not None and overhead >= ceiling
     if overhead is not None and length is not None and length < overhead:
         costly = f"break-even is {overhead:.2f} and it has {length:.2f}"

@@ -77,6 +77,8 @@ class ServedFigures:
     """Those of which the engine tells the acceptance."""
     temperature: float | None = 0.0
     """``None`` where it is not known, as of other people's traffic."""
+    ceiling: int | None = None
+    """Tokens that a round can yield at most, as the server was started."""
     earlier_length: float | None = None
     """Accept length of an earlier probe of the same server with the same prompts."""
 

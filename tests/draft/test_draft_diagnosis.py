@@ -329,3 +329,25 @@ def test_served_figures_alone() -> None:
     nothing = diagnose_draft(replace(alone, served=None))
     assert nothing.verdict is DraftVerdict.UNKNOWN
     assert nothing.overhead is None
+
+
+def test_the_ceiling_of_the_profile_stands_in_for_positions() -> None:
+    """Counters that tell no positions still tell that a round costs more than it can yield."""
+    costly = ServedFigures(accept_length=3.0, tok_s=40.0, ceiling=4)
+    finding = diagnose_draft(replace(RIGHT, served=costly, baseline_tok_s=60.0))
+    assert finding.verdict is DraftVerdict.OVERHEAD
+    assert finding.sentence.startswith("no draft could pay: a round yields at most 4 tokens")
+
+
+def test_what_a_mended_draft_would_gain_is_told() -> None:
+    wrong = replace(
+        RIGHT,
+        captures=(capture(2, 4, 5),),
+        checks=(check((0, 2, 4), GOOD), check((2, 4, 5), BAD)),
+        served=served(BAD, 61.0),
+        baseline_tok_s=100.0,
+    )
+    diagnosis = diagnose_draft(wrong)
+    assert diagnosis.verdict is DraftVerdict.WIRING
+    # A round costs 1.44 x 100 / 61 = 2.36 steps, and the trained layers give 3.90 tokens.
+    assert "about 1.65 times the tok/s without speculation, not 0.61" in diagnosis.evidence[-1]
