@@ -1,6 +1,7 @@
 """A claim on a name among the consoles of this computer; it ends with its process at the latest."""
 
 import contextlib
+import errno
 import importlib
 import os
 import time
@@ -10,9 +11,13 @@ from typing import TextIO
 
 from eaglemon.errors import UsageError
 
+ALONE_S = 10.0
+"""The longest wait for another console that writes a file."""
 _TRIES = 5
 _PAUSE_S = 0.005
 """``held`` locks the file too, for much less than this."""
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
+"""Of a file system without locks, such as some network ones."""
 
 
 def held(folder: Path, name: str) -> bool:
@@ -28,7 +33,7 @@ def held(folder: Path, name: str) -> bool:
         except BlockingIOError:
             return True
         except OSError:
-            return False  # Nobody can lock it on this file system.
+            return False  # Nobody can tell.
         return False
 
 
@@ -36,7 +41,7 @@ def held(folder: Path, name: str) -> bool:
 def claim(folder: Path, name: str) -> Iterator[None]:
     """Hold the claim while the block runs; raises ``UsageError`` when another process holds it.
 
-    Where the system has no ``flock`` (Windows) nothing is claimed.
+    Where the system (Windows) or the file system has no ``flock`` nothing is claimed.
     """
     try:
         importlib.import_module("fcntl")
@@ -44,7 +49,35 @@ def claim(folder: Path, name: str) -> Iterator[None]:
         yield
         return
     path = folder / f"{name}.lock"
-    with _locked(path, name):
+    file = _locked(path, _TRIES)
+    if file is None:
+        raise UsageError(f"{name} is under way in another console", hint="cancel it there first")
+    with _let_go(file, path):
+        yield
+
+
+@contextlib.contextmanager
+def alone_at(path: Path) -> Iterator[None]:
+    """Keep other consoles from writing ``path`` while the block runs, waiting for them; blocks.
+
+    Makes its folder. Raises ``UsageError`` where that cannot be, or after ``ALONE_S``.
+    """
+    try:
+        importlib.import_module("fcntl")
+    except ImportError:
+        yield
+        return
+    lock = path.with_name(f"{path.name}.lock")
+    file = _locked(lock, round(ALONE_S / _PAUSE_S))
+    if file is None:
+        raise UsageError(f"{path}: another console is writing it", hint="try again")
+    with _let_go(file, lock):
+        yield
+
+
+@contextlib.contextmanager
+def _let_go(file: TextIO, path: Path) -> Iterator[None]:
+    with file:
         try:
             yield
         finally:
@@ -53,10 +86,10 @@ def claim(folder: Path, name: str) -> Iterator[None]:
                 path.unlink(missing_ok=True)
 
 
-def _locked(path: Path, name: str) -> TextIO:
-    """Return the open file at ``path``, locked; raises ``UsageError``."""
+def _locked(path: Path, tries: int) -> TextIO | None:
+    """Return the open file at ``path``, locked where that can be; ``None`` where it is held."""
     fcntl = importlib.import_module("fcntl")
-    for _ in range(_TRIES):
+    for _ in range(tries):
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             file = path.open("w", encoding="utf-8")
@@ -73,9 +106,11 @@ def _locked(path: Path, name: str) -> TextIO:
             file.close()
             time.sleep(_PAUSE_S)
         except OSError as error:
+            if error.errno in _NO_LOCKS:
+                return file
             file.close()
             raise UsageError(f"{path}: cannot be locked: {_reason(error)}") from error
-    raise UsageError(f"{name} is under way in another console", hint="cancel it there first")
+    return None
 
 
 def _is_at(path: Path, file: TextIO) -> bool:

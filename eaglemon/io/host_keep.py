@@ -6,6 +6,7 @@ from pathlib import Path
 
 from eaglemon.core.hosts import HostSpec
 from eaglemon.errors import UsageError
+from eaglemon.io.claims import alone_at
 from eaglemon.io.files import write_text
 from eaglemon.io.paths import user_config_folder
 from eaglemon.io.ssh_names import ssh_names
@@ -25,10 +26,16 @@ def offered_hosts() -> tuple[HostSpec, ...]:
 def keep_host(spec: HostSpec, folder: Path | None = None) -> Path:
     """Append ``spec`` to ``hosts.toml`` of ``folder`` (the user's) and return the file.
 
-    What is in the file stays as it is. Raises ``UsageError`` where it names the host already, is
-    not valid or cannot be written.
+    What is in the file stays as it is, and what another console appends at the same time too.
+    Raises ``UsageError`` where it names the host already, is not valid or cannot be written.
     """
     path = (folder or user_config_folder()) / "hosts.toml"
+    with alone_at(path):
+        _append(path, spec)
+    return path
+
+
+def _append(path: Path, spec: HostSpec) -> None:
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else _HEAD
         known = tomllib.loads(text).get("hosts", {})
@@ -44,9 +51,4 @@ def keep_host(spec: HostSpec, folder: Path | None = None) -> Path:
         lines.append(f"user = {json.dumps(spec.user, ensure_ascii=False)}\n")
     if spec.port:
         lines.append(f"port = {spec.port}\n")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{path.parent}: cannot be made: {error.strerror}") from error
     write_text(path, text.rstrip("\n") + "\n" + "".join(lines))
-    return path

@@ -10,6 +10,7 @@ import msgspec
 
 from eaglemon.core.probe import ProbeProgress, Spread
 from eaglemon.errors import ConfigError, UsageError
+from eaglemon.io.files import write_bytes
 
 SCHEMA_VERSION = 1
 SUFFIXES = (".json", ".csv", ".jsonl")
@@ -35,11 +36,7 @@ def write_probes(path: Path, probes: Sequence[ProbeProgress]) -> None:
     """Write results in the format of the ending; raises ``UsageError`` where it cannot."""
     check_path(path)
     texts = {".json": _json, ".csv": _csv, ".jsonl": _jsonl}
-    try:
-        path.write_bytes(texts[path.suffix](probes))
-    except OSError as error:
-        reason = (error.strerror or type(error).__name__).lower()
-        raise UsageError(f"{path}: cannot be written: {reason}") from error
+    write_bytes(path, texts[path.suffix](probes))
 
 
 def read_probes(path: Path) -> tuple[ProbeProgress, ...]:

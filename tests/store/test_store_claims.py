@@ -52,13 +52,17 @@ def test_who_only_looks_keeps_nobody_from_claiming(
         assert held(tmp_path, "x")
 
 
-def test_a_file_system_without_locks_is_told(
+def test_locks_that_break_are_told_and_without_locks_nothing_is_claimed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    error = OSError(errno.EIO, "Input/output error")
+
     def none(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
+        raise error
 
     monkeypatch.setattr(fcntl, "flock", none)
-    with pytest.raises(UsageError, match=r"x\.lock: cannot be locked: no locks available"):
+    with pytest.raises(UsageError, match=r"x\.lock: cannot be locked: input/output error"):
         contextlib.ExitStack().enter_context(claim(tmp_path, "x"))
-    assert not held(tmp_path, "x")
+    error = OSError(errno.ENOLCK, "No locks available")
+    with claim(tmp_path, "x"):
+        assert not held(tmp_path, "x")
