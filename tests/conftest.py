@@ -1,8 +1,9 @@
 """What holds for every test, wherever and however the suite is started."""
 
 import signal
+import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,18 @@ def socket_folder() -> Iterator[Path]:
     """A folder with a short name: Unix sockets take no path of more than 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="eaglemon-", dir="/tmp") as folder:
         yield Path(folder)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Tell what a program wrote that failed or took too long: its exception does not."""
+    report = yield
+    error = call.excinfo.value if call.excinfo is not None else None
+    if isinstance(error, subprocess.CalledProcessError | subprocess.TimeoutExpired):
+        for name, wrote in (("stdout", error.stdout), ("stderr", error.stderr)):
+            text = wrote.decode(errors="replace") if isinstance(wrote, bytes) else wrote
+            if text:
+                report.sections.append((f"{name} of {error.cmd}", text))
+    return report
