@@ -7,7 +7,7 @@ from eaglemon.app.broadcast import Broadcast
 from eaglemon.app.keeper import Keeper
 from eaglemon.core.logs import LineAssembler
 from eaglemon.core.views import LogBatch
-from eaglemon.errors import HostError, LinkLostError
+from eaglemon.errors import HostError
 
 
 async def follow_log(
@@ -44,11 +44,10 @@ async def follow_log(
                         begin, restarted = base + piece_end, False
                     if over:
                         return
-        except LinkLostError:
+        except HostError:
+            # Lost, or still down: wait for the next change.
             if not follow:
                 raise
-        except HostError:
-            pass  # Still down: wait for the next change.
         if not follow:
             return
         await changes.beyond(changes.version)

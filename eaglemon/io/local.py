@@ -7,7 +7,8 @@ import signal
 import sys
 from typing import Any
 
-from eaglemon.errors import HostError, LinkLostError, TimeLimitError
+from eaglemon.errors import HostError, LinkLostError
+from eaglemon.io.commands import run_to_end
 from eaglemon.io.transport import Completed
 
 STDERR_KEPT_BYTES = 8192
@@ -63,16 +64,9 @@ class LocalTransport:
 
     async def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 30.0) -> Completed:
         """Run ``command`` to its end; raises ``TimeLimitError`` after ``timeout_s``."""
-        process = await self.open_process(command)
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await process.communicate(stdin)
-        except TimeoutError as error:
-            raise TimeLimitError(
-                f"a command on {self.name} did not end within {timeout_s:g} s: {command[:80]}"
-            ) from error
-        finally:
-            await process.close()
+        return await run_to_end(
+            self.open_process, command, host=self.name, stdin=stdin, timeout_s=timeout_s
+        )
 
     async def wait_closed(self) -> str:
         """Wait until ``close`` was called."""

@@ -26,6 +26,8 @@ from eaglemon.io.transport import ByteProcess, Transport
 
 LOGS_AT_A_TIME = 5
 """sshd allows ten channels (MaxSessions); samples, runs and short questions need some too."""
+LOG_TURN_S = 2.0
+"""More logs than that take turns: none waits for as long as a server lives."""
 SILENT_S = 3.0
 LIMIT_S = 30.0
 
@@ -45,6 +47,7 @@ class ShellLink:
         self._facts, self._tools = facts, tools
         self._closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._logs = asyncio.Semaphore(LOGS_AT_A_TIME)
+        self._logs_waiting = 0
         self._owners: Mapping[int, str] = {}
         self.damaged_runs: Mapping[str, DamagedRun] = {}
         """What ``watch_runs`` left out, by id."""
@@ -209,26 +212,46 @@ class ShellLink:
     ) -> AsyncGenerator[LogChunk, None]:
         """Yield the log's bytes from ``offset`` on, until the run has ended and all was read."""
         del ahead_bytes  # The pipe is the only limit here.
-        host = self._transport.name
-        async with self._logs:
-            process = await self._open("em_log", run_id=run_id, offset=offset)
-            reader = Blocks(process)
+        at, ended = offset, False
+        while not ended:
+            self._logs_waiting += 1
             try:
-                first = await reader.until_mark()
-                _raise_for((first or "").strip("\n").split(values.US), run_id, host)
-                while (head := await reader.until_mark()) is not None:
-                    if not head.split()[0].isdigit():
-                        _raise_for(head.strip("\n").split(values.US), run_id, host)
-                    start, length, restarted, ended = (int(word) for word in head.split())
-                    data = await reader.exactly(length)
-                    yield LogChunk(
-                        offset=start, data=data, restarted=restarted == 1, ended=ended == 1
-                    )
-                    if ended:
-                        return
-                raise LinkLostError(f"{self._transport.name}: the log of {run_id} ended early")
+                await self._logs.acquire()
             finally:
-                await process.close()
+                self._logs_waiting -= 1
+            try:
+                async with aclosing(self._read_log(run_id, at)) as chunks:
+                    async for chunk in chunks:
+                        at, ended = chunk.offset + len(chunk.data), chunk.ended
+                        yield chunk
+            finally:
+                self._logs.release()
+
+    async def _read_log(self, run_id: str, offset: int) -> AsyncGenerator[LogChunk, None]:
+        """Yield the log's bytes to its end, or for ``LOG_TURN_S`` where others wait to be read."""
+        process = await self._open("em_log", run_id=run_id, offset=offset)
+        reader = Blocks(process)
+        try:
+            first = await reader.until_mark()
+            _raise_for((first or "").strip("\n").split(values.US), run_id, self._transport.name)
+            until = self._clock.monotonic() + LOG_TURN_S
+            while not self._logs_waiting or self._clock.monotonic() < until:
+                try:
+                    async with asyncio.timeout(LOG_TURN_S):
+                        head = await reader.until_mark()
+                except TimeoutError:
+                    continue
+                if head is None:
+                    raise LinkLostError(f"{self._transport.name}: the log of {run_id} ended early")
+                if not head.split()[0].isdigit():
+                    _raise_for(head.strip("\n").split(values.US), run_id, self._transport.name)
+                start, length, restarted, ended = (int(word) for word in head.split())
+                data = await reader.exactly(length)
+                yield LogChunk(offset=start, data=data, restarted=restarted == 1, ended=ended == 1)
+                if ended:
+                    return
+        finally:
+            await process.close()
 
     async def log_tail(self, run_id: str, *, lines: int) -> int:
         """Return the offset at which the last ``lines`` lines of the log begin."""
@@ -315,7 +338,13 @@ class ShellLink:
         return block.strip("\n").split(values.US)
 
     async def _open(self, call: str, **settings: str | float) -> ByteProcess:
-        process = await self._transport.open_process("exec sh -s")
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                process = await self._transport.open_process("exec sh -s")
+        except TimeoutError as error:
+            raise HostError(
+                f"{self._transport.name} has opened no channel within {LIMIT_S:.0f} s"
+            ) from error
         # Its stdin stays open: the end of it ends the stream on the host.
         await process.write(script(f"exec 3<&0\nem_stream {call}", env=self._env, **settings))
         return process

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from eaglemon.core.hosts import HostSpec
-from eaglemon.errors import HostError, TimeLimitError
+from eaglemon.errors import HostError
+from eaglemon.io.commands import run_to_end
 from eaglemon.io.transport import Asker, Completed, Teller
 
 if TYPE_CHECKING:
@@ -67,16 +68,9 @@ class SshTransport:
 
     async def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 30.0) -> Completed:
         """Run ``command`` to its end; raises ``TimeLimitError`` after ``timeout_s``."""
-        process = await self.open_process(command)
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await process.communicate(stdin)
-        except TimeoutError as error:
-            raise TimeLimitError(
-                f"a command on {self.name} did not end within {timeout_s:g} s: {command[:80]}"
-            ) from error
-        finally:
-            await process.close()
+        return await run_to_end(
+            self.open_process, command, host=self.name, stdin=stdin, timeout_s=timeout_s
+        )
 
     async def wait_closed(self) -> str:
         """Wait until the connection is gone and return why."""

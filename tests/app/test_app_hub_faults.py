@@ -8,14 +8,16 @@ from typing import cast
 import pytest
 
 from eaglemon.app import stopping
+from eaglemon.app.broadcast import Broadcast
 from eaglemon.app.host import Host
 from eaglemon.app.hub import Hub
+from eaglemon.app.logs import follow_log
 from eaglemon.core.views import ServerState
-from eaglemon.errors import ServerError, TimeLimitError, UsageError
+from eaglemon.errors import HostError, ServerError, TimeLimitError, UsageError
 from eaglemon.io.config import ProfileStore
 from eaglemon.io.connect import transport_to
 from eaglemon.io.workloads import load_workload
-from tests.app.test_app_keeper import AwayHost, account
+from tests.app.test_app_keeper import Agent, AwayHost, account, kept
 
 LIMIT_S = 20.0
 
@@ -49,6 +51,22 @@ async def test_a_stop_does_not_wait_for_ever_for_a_host_that_tells_nothing(
         for wait in (True, False):
             with pytest.raises(TimeLimitError, match=r"nothing of p-1 .* /state has not answered"):
                 await hub.stop("p-1", wait=wait)
+
+
+async def test_a_log_whose_host_goes_away_while_it_is_read_is_no_short_log() -> None:
+    """Without ``follow``, nothing would say that it is not all."""
+
+    class GoingHost(AwayHost):
+        @property
+        def link(self) -> Agent:
+            agent, self.agent = super().link, None
+            return agent
+
+    host = GoingHost(Agent(TimeLimitError("unused"), known=True))
+    async with kept() as keeper:
+        keeper.host = cast("Host", host)
+        with pytest.raises(HostError, match="gpu-a is away"):
+            await anext(follow_log(keeper, Broadcast(), follow=False, tail=None))
 
 
 async def test_a_run_whose_records_are_gone_is_asked_nothing_any_more() -> None:

@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import operator
 import os
 import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,9 +17,10 @@ import pytest
 from eaglemon.core.hosts import HostSpec
 from eaglemon.core.nvidia_smi import MIB
 from eaglemon.core.runs import RunStatus
-from eaglemon.errors import AgentError, HostError
+from eaglemon.errors import AgentError, HostError, TimeLimitError
+from eaglemon.io import shell_host
 from eaglemon.io.connect import open_link
-from eaglemon.io.local import LocalTransport
+from eaglemon.io.local import LocalProcess, LocalTransport
 from eaglemon.io.shell_host import SILENT_S, ShellLink
 from tests.agent.driver import (
     is_alive,
@@ -224,6 +227,50 @@ async def test_a_log_is_resumed_truncated_and_binary(link: ShellLink, state: Pat
         assert (chunk.restarted, chunk.offset, chunk.data) == (True, 0, b"new\n")
     log.write_bytes(b"a\nbb\nccc\n")
     assert [await link.log_tail("one", lines=lines) for lines in (0, 1, 2, 5)] == [9, 5, 2, 0]
+
+
+async def test_more_logs_than_channels_take_turns(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell_host, "LOGS_AT_A_TIME", 1)
+    monkeypatch.setattr(shell_host, "LOG_TURN_S", 0.5)
+    heard = dict.fromkeys(("one", "two", "three"), b"")
+    async with shell_link(state) as link:
+
+        async def read(name: str) -> None:
+            async with aclosing(link.follow_log(name)) as chunks:
+                async for chunk in chunks:
+                    heard[name] += chunk.data
+
+        for name in heard:
+            await link.start_run(request(name, *python("import time; time.sleep(600)")))
+        readers = [asyncio.create_task(read(name)) for name in heard]
+        for number in (1, 2):
+            for name in heard:
+                with (state / f"eaglemon/runs/{name}/server.log").open("ab") as log:
+                    log.write(b"line\n")
+            written = dict.fromkeys(heard, b"line\n" * number)
+            await until(partial(operator.eq, heard, written))
+        for reader in readers:
+            reader.cancel()
+        await asyncio.wait(readers)
+
+
+async def test_a_channel_that_is_never_opened_is_told(
+    link: ShellLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(command: str) -> LocalProcess:
+        await asyncio.Event().wait()
+        raise AssertionError(command)
+
+    transport = LocalTransport("bare")
+    monkeypatch.setattr(transport, "open_process", never)
+    with pytest.raises(TimeLimitError, match=r"a command on bare did not end within 0\.05 s"):
+        await transport.run("true", timeout_s=0.05)
+    monkeypatch.setattr(link, "_transport", transport)
+    monkeypatch.setattr(shell_host, "LIMIT_S", 0.05)
+    with pytest.raises(HostError, match="bare has opened no channel"):
+        await anext(link.follow_log("one"))
 
 
 async def test_a_preflight_is_answered(link: ShellLink, tmp_path: Path) -> None:
