@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import click
+from rich.console import Console
 
 from eaglemon.app.api import Eaglemon
 from eaglemon.app.late import LateConsole
@@ -142,6 +143,11 @@ def require_room(*, otherwise: str) -> None:
         )
 
 
+def has_few_colours() -> bool:
+    """Tell whether the terminal has 16 colours, by what ``TERM`` and ``COLORTERM`` say."""
+    return Console().color_system == "standard"
+
+
 def speaks_utf8() -> bool:
     """Tell whether the terminal is said to understand UTF-8: by the locale that it was given.
 
@@ -176,6 +182,7 @@ async def show_console(
         cast("Eaglemon", late),
         files=files,
         themes=themes(),
+        few_colours=has_few_colours(),
         theme=look.theme if look else None,
         ascii_only=look.ascii_only if look else not speaks_utf8(),
         announces=look.announces if look else "auto",
@@ -271,6 +278,7 @@ async def show_recording(replay: Eaglemon, look: Look, *, title: str) -> None:
     app = ConsoleApp(
         replay,
         themes=themes(),
+        few_colours=has_few_colours(),
         theme=look.theme,
         ascii_only=look.ascii_only,
         read_only=True,

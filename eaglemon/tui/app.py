@@ -95,6 +95,7 @@ class ConsoleApp(ThemedApp):
         zone: tzinfo | None = None,
         pace: Pace | None = None,
         ascii_only: bool = False,
+        few_colours: bool = False,
         announces: str = "auto",
         theme_source: ThemeSource | None = None,
         opening: bool = False,
@@ -104,6 +105,7 @@ class ConsoleApp(ThemedApp):
             themes=themes,
             theme=theme,
             theme_source=theme_source,
+            few_colours=few_colours,
             ascii_only=ascii_only,
             announces=announces,
         )

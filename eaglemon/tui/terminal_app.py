@@ -8,13 +8,14 @@ from rich.console import RenderableType
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.driver import Driver
-from textual.filter import LineFilter
+from textual.filter import LineFilter, Monochrome
 from textual.geometry import Size
 from textual.screen import Screen
 from textual.theme import BUILTIN_THEMES
 
 from eaglemon.tui.announcing import announcement
 from eaglemon.tui.ascii_only import AsciiOnly
+from eaglemon.tui.colourless import Colourless
 from eaglemon.tui.sparing_driver import SparesTerminal, sparing
 from eaglemon.tui.toasts import ToastingApp
 
@@ -30,9 +31,13 @@ class TerminalApp(ToastingApp):
     def __init__(self, *, ascii_only: bool = False, announces: str = "auto") -> None:
         """``announces`` is one of ``eaglemon.core.terminal.ANNOUNCEMENTS``."""
         self._announces = announces
-        self._own_filters = (AsciiOnly(),) if ascii_only else ()
+        self._own_filters: tuple[LineFilter, ...] = (AsciiOnly(),) if ascii_only else ()
         self._drawn_size: Size | None = None
         super().__init__()
+        if self.no_color:
+            # Textual's own leaves shades of grey, which are colours that a terminal has to have.
+            self._filters = [one for one in self._filters if not isinstance(one, Monochrome)]
+            self._own_filters = (Colourless(), *self._own_filters)
 
     @staticmethod
     def built_in_themes() -> list[str]:
@@ -81,7 +86,7 @@ class TerminalApp(ToastingApp):
         return sparing(driver)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Add our own filter to Textual's (``NO_COLOR`` is one of those)."""
+        """Add our own filters to Textual's."""
         return (*super().get_line_filters(), *self._own_filters)
 
     def on_console_screen_laid_out(self) -> None:

@@ -4,7 +4,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from eaglemon.tui.terminal_app import TerminalApp
-from eaglemon.tui.theming import parse_themes, semantic_defaults
+from eaglemon.tui.theming import (
+    SIXTEEN_ON_DARK,
+    SIXTEEN_ON_LIGHT,
+    parse_themes,
+    semantic_defaults,
+)
 
 ThemeSource = Callable[[], Mapping[str, str]]
 """Reads the theme files again: name to text. It is called in a thread."""
@@ -21,14 +26,17 @@ class ThemedApp(TerminalApp):
         themes: Mapping[str, str] | None,
         theme: str | None,
         theme_source: ThemeSource | None,
+        few_colours: bool,
         ascii_only: bool,
         announces: str,
     ) -> None:
         """``themes`` maps a theme file's name (without its ending) to its text.
 
-        ``theme`` names one of them or of Textual's own.
+        ``theme`` names one of them or of Textual's own; ``few_colours`` says that the terminal
+        has 16.
         """
         self._theme_source = theme_source
+        self._few_colours = few_colours
         self._theme_texts = dict(themes or {})
         self._own_themes, problems = parse_themes(themes or {})
         self._complaints = [str(problem) for problem in problems]
@@ -44,6 +52,15 @@ class ThemedApp(TerminalApp):
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Give every theme, Textual's own too, our semantic names."""
         return semantic_defaults(self.current_theme)
+
+    def get_css_variables(self) -> dict[str, str]:
+        """Give what is in a style sheet its colour, one of 16 where the terminal has no more."""
+        variables = super().get_css_variables()
+        if self._few_colours:
+            dark = self.current_theme.dark
+            variables |= SIXTEEN_ON_DARK if dark else SIXTEEN_ON_LIGHT
+            self.theme_variables = variables
+        return variables
 
     def follow_themes(self, every_s: float) -> None:
         """Tell what was wrong with the themes, and look now and then whether files changed."""

@@ -34,6 +34,56 @@ SEMANTIC_DEFAULTS: dict[str, str] = {
 }
 """Our own names in terms of the variables that every theme has."""
 
+_RED, _GREEN, _BROWN, _BLUE, _MAGENTA, _CYAN = (
+    "#aa0000",
+    "#00aa00",
+    "#aa5500",
+    "#0000aa",
+    "#aa00aa",
+    "#00aaaa",
+)
+_BRIGHT_RED, _BRIGHT_GREEN, _YELLOW = "#ff5555", "#55ff55", "#ffff55"
+_BRIGHT_MAGENTA, _BRIGHT_CYAN, _SILVER, _GREY = "#ff55ff", "#55ffff", "#aaaaaa", "#555555"
+SIXTEEN_ON_DARK: dict[str, str] = {
+    "state-ready": _BRIGHT_GREEN,
+    "state-busy": _BRIGHT_MAGENTA,
+    "state-starting": _BRIGHT_CYAN,
+    "state-warning": _YELLOW,
+    "state-failed": _BRIGHT_RED,
+    "state-ended": _SILVER,
+    "memory-low": _CYAN,
+    "memory-middle": _BROWN,
+    "memory-high": _RED,
+    "quiet": _SILVER,
+    "line": _GREY,
+    "line-focus": _BRIGHT_CYAN,
+    "bar-track": _GREY,
+    "cursor": _BLUE,
+    "chart-speed": _BRIGHT_CYAN,
+    "chart-accept": _YELLOW,
+    "accept-bar": _BROWN,
+}
+"""What stands for our names where a terminal has 16 colours: the nearest of them are too few.
+
+Each is one of the 16, so that it is drawn as such. Orange and red would both be red there.
+"""
+SIXTEEN_ON_LIGHT: dict[str, str] = {
+    **SIXTEEN_ON_DARK,
+    "state-ready": _GREEN,
+    "state-busy": _CYAN,
+    "state-starting": _BLUE,
+    "state-warning": _MAGENTA,
+    "state-failed": _RED,
+    "state-ended": _GREY,
+    "quiet": _GREY,
+    "line": _SILVER,
+    "line-focus": _BLUE,
+    "bar-track": _SILVER,
+    "cursor": _SILVER,
+    "chart-speed": _BLUE,
+    "chart-accept": _MAGENTA,
+}
+
 _COLOURS = (
     "primary",
     "secondary",

@@ -7,8 +7,6 @@ from datetime import UTC
 
 import pytest
 from rich.cells import cell_len
-from textual.color import Color
-from textual.filter import Monochrome
 
 from eaglemon.cli import main
 from eaglemon.tui.app import ConsoleApp
@@ -100,16 +98,20 @@ async def test_an_unknown_theme_is_told() -> None:
         assert console.said == ["no theme 'pink': using textual-dark"]
 
 
-async def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_color_leaves_attributes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     async with opened(snapshots.FLEET) as console:
-        assert console.app.no_color
-        assert any(isinstance(f, Monochrome) for f in console.app._filters)
-        for strip in console.app.screen._compositor.render_strips():
-            for segment in strip.apply_filter(Monochrome(), Color.parse("black")):
-                color = segment.style.color if segment.style else None
-                if color is not None and color.triplet is not None:
-                    assert len(set(color.triplet)) == 1
+        app = console.app
+        drawn = []
+        for strip in app.screen._compositor.render_strips():
+            drawn += [segment for segment in strip if segment.style is not None]
+        assert not any(one.style.color or one.style.bgcolor for one in drawn if one.style)
+        marked = "".join(one.text for one in drawn if one.style and one.style.reverse)
+        assert "h200-a" in marked
+        assert "h200-b" not in marked
+        quiet = "".join(one.text for one in drawn if one.style and one.style.dim)
+        assert "last known" in quiet
+        assert "FAILED" not in quiet
 
 
 async def test_a_theme_file_that_changes_is_drawn_at_once() -> None:

@@ -1,12 +1,24 @@
 """Theme files: what they may say, what is refused, and whether people can read the result."""
 
 import pytest
+from rich._palettes import STANDARD_PALETTE
+from rich.color import ColorSystem
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES
 
 from eaglemon.errors import ConfigError
-from eaglemon.tui.theming import SEMANTIC_DEFAULTS, parse_theme, parse_themes, semantic_defaults
+from eaglemon.tui.app import ConsoleApp
+from eaglemon.tui.theming import (
+    SEMANTIC_DEFAULTS,
+    SIXTEEN_ON_DARK,
+    SIXTEEN_ON_LIGHT,
+    parse_theme,
+    parse_themes,
+    semantic_defaults,
+)
+from tests.tui import snapshots
 from tests.tui.console import THEMES
+from tests.tui.fake_console import FakeConsole
 from tests.tui.styles import ratio
 
 READABLE = 4.5
@@ -85,3 +97,29 @@ def test_bad_files_do_not_take_the_good_ones_along() -> None:
     themes, problems = parse_themes({"bad": "x", "good": 'primary = "#fff"'})
     assert [theme.name for theme in themes] == ["good"]
     assert len(problems) == 1
+
+
+@pytest.mark.parametrize("colours", [SIXTEEN_ON_DARK, SIXTEEN_ON_LIGHT])
+def test_sixteen_colours_are_drawn_as_they_are_and_states_differ(colours: dict[str, str]) -> None:
+    known = {tuple(STANDARD_PALETTE[number]) for number in range(16)}
+    assert {tuple(Color.parse(colour).rgb) for colour in colours.values()} <= known
+    states = [colour for name, colour in colours.items() if name.startswith("state-")]
+    assert len(set(states)) == len(states)
+    assert set(colours) == set(SEMANTIC_DEFAULTS)
+
+
+@pytest.mark.parametrize("theme", ["eaglemon-dark", "eaglemon-light", "textual-dark"])
+async def test_a_terminal_of_sixteen_colours_tells_warnings_from_failures(theme: str) -> None:
+    console = FakeConsole(snapshots.FLEET)
+    app = ConsoleApp(console, themes=THEMES, theme=theme, few_colours=True)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        drawn = {
+            word: segment.style.color.downgrade(ColorSystem.STANDARD).number
+            for strip in app.screen._compositor.render_strips()
+            for segment in strip
+            for word in ("STALE", "DOWN", "UP", "STARTING")
+            if word in segment.text and segment.style is not None and segment.style.color
+        }
+    assert set(drawn) == {"STALE", "DOWN", "UP", "STARTING"}
+    assert len(set(drawn.values())) == len(drawn)

@@ -15,6 +15,7 @@ from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.style import Style
 from textual.visual import Visual
 
 _HIDDEN_WIDTH = 60
@@ -219,6 +220,9 @@ class RowList(ScrollView, can_focus=True):
     def _strip(self, content: Content, component: str | None, width: int) -> Strip:
         names = () if component is None else (component,)
         style = self.get_visual_style(*names)
+        if self.get_component_styles(*names).text_style.reverse:
+            # Textual leaves that out.
+            style += Style(reverse=True)
         cut = content.truncate(width, ellipsis=True)
         strips = Visual.to_strips(self, cut, width, 1, style, apply_selection=False)
         return strips[0].adjust_cell_length(width, style.rich_style)
