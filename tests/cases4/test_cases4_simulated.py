@@ -73,7 +73,7 @@ async def test_a_hang_is_told_although_the_health_path_is_good() -> None:
         await d.hub.stop(server, grace_s=1.0)
 
 
-async def test_a_start_in_which_nothing_moves_is_stalled_and_a_slow_one_is_not() -> None:
+async def test_a_start_in_which_nothing_moves_is_stalled() -> None:
     async with desk(fault="stall") as d:
         server = await d.start(settings={"stall_limits.graph-capture": "2"})
         view = await d.until(server, lambda view: view.stalled or view.state.ended)
@@ -82,8 +82,12 @@ async def test_a_start_in_which_nothing_moves_is_stalled_and_a_slow_one_is_not()
         assert "nothing has moved for" in view.detail
         assert view.pids
         await d.hub.stop(server, grace_s=0.5)
-    async with desk(fault="slow-load") as d:
-        server = await d.start(settings={"stall_limits.load-target": "1.5"})
+
+
+async def test_a_slow_start_is_not_stalled() -> None:
+    # It loads for 6.5 s in three pieces: longer than the limit, and something moves in between.
+    async with desk(fault="slow-load", speed=4.0) as d:
+        server = await d.start(settings={"stall_limits.load-target": "5"})
         async with asyncio.timeout(LIMIT_S):
             async for snapshot in d.hub.updates():
                 seen = snapshot.server(server)
@@ -130,7 +134,8 @@ async def test_the_second_start_tells_the_time_left() -> None:
         assert view.ready_eta_s is not None
         low, high = view.ready_eta_s
         whole_s = took_s - d.hub.find(first).launched_at
-        assert low <= whole_s <= high * 1.3
+        # However late it was looked at.
+        assert low <= whole_s <= (high + view.age_s) * 1.3
         pending = [p for p in view.phases if p.phase is Phase.GRAPH_CAPTURE]
         assert pending[0].eta_s is not None
         await d.hub.stop(second, grace_s=0.5)
