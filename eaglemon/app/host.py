@@ -20,6 +20,7 @@ from eaglemon.errors import EaglemonError, HostError, LinkLostError
 from eaglemon.io.clock import Clock
 from eaglemon.io.connect import open_link
 from eaglemon.io.host_link import HostLink, TellsDamagedRuns, TellsSilence
+from eaglemon.io.ssh_answers import ANSWERS
 from eaglemon.io.transport import TellingTransport, Transport
 
 _log = logging.getLogger(__name__)
@@ -161,7 +162,8 @@ class Host:
         return tuple(link.damaged_runs.values()) if isinstance(link, TellsDamagedRuns) else ()
 
     def retry(self) -> None:
-        """Try again now instead of waiting for the next attempt."""
+        """Try again now instead of waiting for the next attempt; what was declined is asked."""
+        ANSWERS.ask_again(self.spec.name)
         self._retry_now.set()
 
     def take(self, sample: HostSample) -> None:

@@ -121,8 +121,23 @@ def explain_loss(name: str, error: Exception | None) -> str:
     return f"{name}: the connection was lost: {text}"
 
 
-def find_changed_key(target: Target, host: str, address: str, port: int) -> str | None:
-    """Return where known_hosts has an entry for this host, whatever its key."""
+def find_changed_key(target: Target, offered: Offered) -> str | None:
+    """Return where known_hosts has an entry for this host, if none is of the key it offers."""
+    found = list(_known_as(target, offered))
+    if any(is_offered for _, is_offered in found):
+        return None  # It has come in since: another login to this host was faster.
+    return found[0][0] if found else None
+
+
+def is_known_now(target: Target, offered: Offered) -> bool:
+    """Tell whether known_hosts has the key that was refused: another login has added it."""
+    return any(is_offered for _, is_offered in _known_as(target, offered))
+
+
+def _known_as(target: Target, offered: Offered) -> Iterator[tuple[str, bool]]:
+    """Yield the place of each entry for the host, and whether the offered key is in it."""
+    host, address, port = offered.host, offered.address, offered.port
+    shown = offered.key.public_data if offered.key is not None else b""
     for file, lines in _entries(target):
         for number, line in enumerate(lines, start=1):
             if not line.strip() or line.startswith("#"):
@@ -133,8 +148,8 @@ def find_changed_key(target: Target, host: str, address: str, port: int) -> str 
                 continue
             # An authority says nothing about a host that shows a key without a certificate.
             if found[0]:
-                return f"{file} line {number}" if file else _teller(target)
-    return None
+                place = f"{file} line {number}" if file else _teller(target)
+                yield place, any(key.public_data == shown for key in found[0])
 
 
 def find_revoked_key(target: Target) -> str:
@@ -263,7 +278,7 @@ def _explain_key(
             hint=f"connect once with {target.ssh}, compare the fingerprint and accept it",
         )
     print_ = f"{offered.key.get_algorithm()} {offered.key.get_fingerprint()}"
-    entry = find_changed_key(target, offered.host, offered.address, offered.port)
+    entry = find_changed_key(target, offered)
     if entry is not None:
         return HostKeyError(
             f"{target.name}: the host key of {target.place} has CHANGED: it offers {print_}, "

@@ -6,7 +6,6 @@ in use.
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ import asyncssh
 
 from eaglemon.core.hosts import JUMP_WORDS, HostQuestion, HostSpec
 from eaglemon.errors import HostError, HostKeyError
+from eaglemon.io.ssh_answers import ANSWERS
 from eaglemon.io.ssh_errors import (
     Offered,
     Target,
@@ -23,14 +23,15 @@ from eaglemon.io.ssh_errors import (
     explain_loss,
     find_changed_key,
     is_encrypted,
+    is_known_now,
     is_revoked,
     is_security_key,
     untouched,
 )
 from eaglemon.io.ssh_key_rules import KeyRules
-from eaglemon.io.ssh_keys import key_algorithms, known_files
+from eaglemon.io.ssh_keys import add_known_host, key_algorithms, known_keys
 from eaglemon.io.ssh_proxy import Proxy
-from eaglemon.io.ssh_target import Way, nothing_known, parse_hop, way_to
+from eaglemon.io.ssh_target import Way, parse_hop, way_to
 from eaglemon.io.transport import Asker
 
 CONNECT_LIMIT_S = 15.0
@@ -40,13 +41,6 @@ TOUCH_AFTER_S = 1.0
 AGENT_LIMIT_S = 2.0
 PASSPHRASE_TRIES = 3
 _HOPS_MOST = 8
-
-_unlocked: dict[str, asyncssh.SSHKey] = {}
-"""Keys whose passphrase was given, for reconnects and other hosts; never written anywhere."""
-
-
-_declined: set[str] = set()
-"""What a person did not want to answer: a reconnect does not ask it again."""
 
 
 class _UnjudgedError(asyncssh.HostKeyNotVerifiable):
@@ -77,6 +71,10 @@ class Login:
         """The lines of KnownHostsCommand that say which kinds of keys to ask for."""
         self._judged: set[bytes] = set()
         """The keys of the host that the rules have let pass."""
+        self._used: frozenset[str] = frozenset()
+        """The unlocked keys that the last attempt had."""
+        self._relied: set[str] = set()
+        """The keys of hosts that another login has made known."""
         self._shown = b""
         """A key that they are yet to judge."""
 
@@ -111,7 +109,10 @@ class Login:
                 if self._bad_certificate(error):
                     self._plain = True
                     continue
-                refusal = explain_connect(target, error, self._offered, proxy_said=said)
+                # A thread: it reads keys and known_hosts, maybe over a network.
+                refusal = await asyncio.to_thread(
+                    explain_connect, target, error, self._offered, proxy_said=said
+                )
                 if isinstance(error, asyncssh.HostKeyNotVerifiable):
                     trusted = await self._accept(target, refusal)
                 elif isinstance(error, asyncssh.PermissionDenied):
@@ -146,10 +147,11 @@ class Login:
         given = dict(options)
         # Always a list or a function: asyncssh takes None, which the configuration can lead to,
         # as "do not check".
-        given["known_hosts"] = await asyncio.to_thread(_known, target)
-        unlocked = [_unlocked[key] for key in target.keys if key in _unlocked]
-        if unlocked:
-            open_keys = [key for key in target.keys if key not in _unlocked]
+        given["known_hosts"] = await asyncio.to_thread(known_keys, target)
+        self._used = frozenset(ANSWERS.unlocked).intersection(target.keys)
+        if self._used:
+            unlocked = [ANSWERS.unlocked[key] for key in target.keys if key in self._used]
+            open_keys = [key for key in target.keys if key not in self._used]
             given["client_keys"] = [*unlocked, *open_keys]
             given["ignore_encrypted"] = True
         if self.hops:
@@ -286,67 +288,87 @@ class Login:
         key = offered.key
         if key is None or not isinstance(refusal, HostKeyError):
             return None
-        place = (offered.host, offered.address, offered.port)
-        if find_changed_key(target, *place) is not None:
+        if await asyncio.to_thread(find_changed_key, target, offered) is not None:
             return None
         file = target.known_hosts[0]
-        if not self._spec.accept_new:
-            if not target.asks:
+        about = f"{offered.place()} {key.get_fingerprint()} {file}"
+        async with ANSWERS.alone(about):
+            # Once: a key that is there and still refused is asked about.
+            if about not in self._relied and await asyncio.to_thread(is_known_now, target, offered):
+                self._relied.add(about)
+            elif not await self._make_known(target, key, about):
                 return None
-            question = HostQuestion(
-                host=self._spec.name,
-                kind="host-key",
-                text=f"is this the key of {target.place}?",
-                detail=f"{key.get_algorithm()} {key.get_fingerprint()}; yes writes it to {file}",
-            )
-            if await self._answer(question, f"{target.place} {key.get_fingerprint()}") != "yes":
-                return None
-        try:
-            await asyncio.to_thread(
-                add_known_host, Path(file), offered.place(hashed=target.hashes_names), key
-            )
-        except OSError as error:
-            raise HostError(
-                f"{target.name}: the key cannot be written to {file}: {error.strerror}",
-                hint="correct its mode",
-            ) from error
         self._offered = Offered()
         return replace(
             target,
             known_hosts=tuple(dict.fromkeys([file, *target.known_hosts])),
         )
 
+    async def _make_known(self, target: Target, key: asyncssh.SSHKey, about: str) -> bool:
+        """Write a host's key to known_hosts, if a person says so."""
+        file = target.known_hosts[0]
+        if not self._spec.accept_new:
+            if not target.asks:
+                return False
+            question = HostQuestion(
+                host=self._spec.name,
+                kind="host-key",
+                text=f"is this the key of {target.place}?",
+                detail=f"{key.get_algorithm()} {key.get_fingerprint()}; yes writes it to {file}",
+            )
+            if await self._answer(question, about) != "yes":
+                return False
+        try:
+            await asyncio.to_thread(
+                add_known_host, Path(file), self._offered.place(hashed=target.hashes_names), key
+            )
+        except OSError as error:
+            raise HostError(
+                f"{target.name}: the key cannot be written to {file}: {error.strerror}",
+                hint="correct its mode",
+            ) from error
+        return True
+
     async def _answer(self, question: HostQuestion, about: str) -> str | None:
-        if self._ask is None or about in _declined:
+        host = self._spec.name.partition(JUMP_WORDS)[0]
+        if self._ask is None or ANSWERS.is_declined(about, host):
             return None
         answer = await self._ask(question)
         if answer is None:
-            _declined.add(about)
+            ANSWERS.decline(about, host)
         return answer
 
     async def _unlock(self, target: Target) -> Target | None:
         """Ask for the passphrase of one more key; ``None`` when there is none to try."""
         for path in target.keys:
-            if path in _unlocked or path in _declined or not is_encrypted(path):
+            if path in self._used or not await asyncio.to_thread(is_encrypted, path):
                 continue
-            for number in range(PASSPHRASE_TRIES):
-                again = "" if number == 0 else " (that was not it)"
-                question = HostQuestion(
-                    host=self._spec.name,
-                    kind="passphrase",
-                    text=f"passphrase of {path}{again}",
-                    detail=f"for {target.ssh}; it is kept in memory only",
-                )
-                answer = await self._answer(question, path)
-                if answer is None:
-                    break
-                with contextlib.suppress(asyncssh.KeyEncryptionError, asyncssh.KeyImportError):
-                    # A thread: the key is derived slowly on purpose.
-                    _unlocked[path] = await asyncio.to_thread(
-                        asyncssh.read_private_key, path, answer
-                    )
+            async with ANSWERS.alone(path):
+                if path in ANSWERS.unlocked or await self._ask_passphrase(target, path):
                     return target
         return None
+
+    async def _ask_passphrase(self, target: Target, path: str) -> bool:
+        for number in range(PASSPHRASE_TRIES):
+            again = "" if number == 0 else " (that was not it)"
+            question = HostQuestion(
+                host=self._spec.name,
+                kind="passphrase",
+                text=f"passphrase of {path}{again}",
+                detail=f"for {target.ssh}; it is kept in memory only",
+            )
+            answer = await self._answer(question, path)
+            if answer is None:
+                return False
+            with contextlib.suppress(asyncssh.KeyEncryptionError, asyncssh.KeyImportError):
+                # A thread: the key is derived slowly on purpose.
+                ANSWERS.unlocked[path] = await asyncio.to_thread(
+                    asyncssh.read_private_key, path, answer
+                )
+                return True
+        # Whoever does not know it now will not know it for the next host either.
+        ANSWERS.decline(path, target.host)
+        return False
 
 
 async def _way(spec: HostSpec) -> Way:
@@ -360,29 +382,10 @@ async def _way(spec: HostSpec) -> Way:
         ) from error
 
 
-def add_known_host(file: Path, place: str, key: asyncssh.SSHKey) -> None:
-    """Append a host's key to a known_hosts file, which is made if need be."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    line = f"{place} {key.export_public_key().decode('ascii').strip()}\n"
-    before = file.read_bytes() if file.exists() else b""
-    handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    with os.fdopen(handle, "ab") as opened:
-        opened.write((b"\n" if before and not before.endswith(b"\n") else b"") + line.encode())
-
-
-def _known(target: Target) -> Any:
-    """Return what the library is to know of host keys."""
-    files = known_files(target)
-    if not target.told:
-        return files or nothing_known
-    known = asyncssh.read_known_hosts(files)
-    known.load(target.told)
-    return known
-
-
 async def _has_security_key(target: Target) -> bool:
     """Whether one of the keys is on hardware: a key file, or one that the key agent holds."""
-    if any(is_security_key(key) for key in target.keys):
+    hardware = await asyncio.to_thread(lambda: any(map(is_security_key, target.keys)))
+    if hardware:
         return True
     if not target.agent:
         return False

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from eaglemon.io import ssh_login
+from eaglemon.io.ssh_answers import ANSWERS
 from tests.sshd import Sshd, start_sshd
 
 
@@ -14,7 +14,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
 
 
 @pytest.fixture
-def fresh_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def fresh_memory() -> Iterator[None]:
     """What is remembered for the length of a process."""
-    monkeypatch.setattr(ssh_login, "_unlocked", {})
-    monkeypatch.setattr(ssh_login, "_declined", set())
+    ANSWERS.clear()
+    yield
+    ANSWERS.clear()

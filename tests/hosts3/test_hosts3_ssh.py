@@ -1,5 +1,6 @@
 """SSH as people have it: OpenSSH's configuration, keys and known_hosts, against a real sshd."""
 
+import asyncio
 import contextlib
 import dataclasses
 import subprocess
@@ -15,6 +16,7 @@ from eaglemon.errors import HostError, HostKeyError
 from eaglemon.io import ssh_login
 from eaglemon.io.agent_link import AgentLink
 from eaglemon.io.ssh import SshTransport
+from eaglemon.io.ssh_answers import ANSWERS
 from eaglemon.io.transport import Asker
 from tests.sshd import Sshd, sshd
 
@@ -299,6 +301,62 @@ async def test_a_passphrase_that_nobody_knows(
     assert f"because encrypted: {key}" in error.message
     await refusal(spec, person.ask)
     assert len(person.asked) == 1
+
+
+def locked_key(folder: Path, server: Sshd) -> Path:
+    """Return the server's key with a passphrase."""
+    key = folder / "locked"
+    key.write_bytes(server.identity.read_bytes())
+    key.chmod(0o600)
+    keygen("-p", "-P", "", "-N", "secret words", "-f", key)
+    return key
+
+
+async def test_many_hosts_with_one_key_ask_for_its_passphrase_once(
+    shared: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    key = locked_key(tmp_path, shared)
+    specs = [dataclasses.replace(shared.spec(f"box-{n}"), identity=str(key)) for n in range(4)]
+    person = Person("wrong", "secret words")
+    await asyncio.gather(*(reaches(spec, person.ask) for spec in specs))
+    assert len(person.asked) == 2
+
+
+async def test_many_hosts_behind_an_unknown_key_ask_about_it_once(
+    shared: Sshd, tmp_path: Path
+) -> None:
+    known = tmp_path / "known_hosts"
+    spec = configured(tmp_path, host_block("target", shared, known=known))
+    person = Person("yes")
+    specs = [dataclasses.replace(spec, name=f"box-{n}", address="target") for n in range(4)]
+    await asyncio.gather(*(reaches(one, person.ask) for one in specs))
+    assert len(person.asked) == 1
+    assert len(known.read_text().splitlines()) == 1
+    # Taken out again, it is not taken as accepted for ever.
+    known.unlink()
+    again = Person(None)
+    assert isinstance(await refusal(specs[0], again.ask), HostKeyError)
+    assert len(again.asked) == 1
+
+
+async def test_what_was_declined_is_asked_again_where_a_person_tries_again(
+    shared: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    key = locked_key(tmp_path, shared)
+    one, other = (
+        dataclasses.replace(shared.spec(name), identity=str(key)) for name in ("one", "other")
+    )
+    person = Person(None, "secret words")
+    await refusal(one, person.ask)
+    await refusal(other, person.ask)  # it did without the answer that nobody gave
+    ANSWERS.ask_again("third")
+    await refusal(one, person.ask)
+    assert len(person.asked) == 1
+    ANSWERS.ask_again("other")
+    await reaches(other, person.ask)
+    assert len(person.asked) == 2
 
 
 async def test_a_touch_is_asked_for_while_a_security_key_waits(
