@@ -56,7 +56,7 @@ def diagnose_draft(known: DraftEvidence) -> DraftDiagnosis:
         or mislabelled_finding(known)
         or wiring_finding(known, capture, right, as_served)
         or vocabulary_finding(known, right)
-        or settings_finding(known)
+        or settings_finding(known, right)
         or unfit_finding(known)
         or _recurrence(known, right)
         or context_finding(known)

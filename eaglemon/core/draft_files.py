@@ -13,6 +13,8 @@ SURE_SE = 5.0
 UNFIT = 0.15
 """Below this share of right first steps no wiring is told from another: nothing fits."""
 _MORE_THAN_LAST = 0.1
+_WORTH = 1.05
+"""Other settings are to blame where they give more than this times the tokens."""
 _DOUBTS = frozenset(
     {"target-mismatch", "tensor-shape", "missing-tensor", "plain-norm", "not-finite"}
 )
@@ -82,14 +84,20 @@ def vocabulary_finding(known: DraftEvidence, right: CheckView | None) -> Finding
     return None
 
 
-def settings_finding(known: DraftEvidence) -> Finding | None:
-    """Judge settings that the draft fits only with others than it has."""
+def settings_finding(known: DraftEvidence, right: CheckView | None) -> Finding | None:
+    """Judge settings that the draft fits only with others than it has.
+
+    ``right`` are its offline figures with the others. Where they bring next to nothing, they are
+    not what is wrong: a weak draft fits badly with any.
+    """
     search = known.search
     if search is None or search.best.accuracy < UNFIT:
         return None
     best = search.best.hypothesis
     shifted = best.token_shift or best.hidden_shift or best.halves_swapped
     if not (best.flags or shifted):
+        return None
+    if not shifted and not _worth(known.as_is, right):
         return None
     margin = search.settings_margin_se
     sure = margin is not None and margin > SURE_SE
@@ -112,6 +120,12 @@ def settings_finding(known: DraftEvidence) -> Finding | None:
         ),
         certain=sure and not shifted,
     )
+
+
+def _worth(own: CheckView | None, right: CheckView | None) -> bool:
+    if own is None or right is None:
+        return True
+    return right.served_length >= _WORTH * own.served_length
 
 
 def _rope_finding(known: DraftEvidence, evidence: str, *, certain: bool) -> Finding:

@@ -351,3 +351,20 @@ def test_what_a_mended_draft_would_gain_is_told() -> None:
     assert diagnosis.verdict is DraftVerdict.WIRING
     # A round costs 1.44 x 100 / 61 = 2.36 steps, and the trained layers give 3.90 tokens.
     assert "about 1.65 times the tok/s without speculation, not 0.61" in diagnosis.evidence[-1]
+
+
+def test_settings_that_bring_next_to_nothing_are_not_to_blame() -> None:
+    """A draft damaged by noise fits a little better with a norm that it was not trained with."""
+    weak, same = (0.24, 0.07, 0.02), (0.25, 0.07, 0.02)
+    search = found((0, 2, 4), 3.6)
+    best = replace(search.best, hypothesis=replace(search.best.hypothesis, flags=("+fc_norm",)))
+    known = replace(
+        RIGHT,
+        checks=(check((0, 2, 4), weak),),
+        as_is=check((0, 2, 4), same),
+        search=replace(search, best=best),
+        served=served(same, 60.0),
+    )
+    assert diagnose_draft(known).verdict is DraftVerdict.WEAK
+    better = replace(known, as_is=check((0, 2, 4), (0.1, 0.01, 0.0)))
+    assert diagnose_draft(better).verdict is DraftVerdict.NORMS
