@@ -171,11 +171,17 @@ class Eaglemon(Protocol):
         ...
 
     async def wait_at(
-        self, url: str, *, host: str, timeout_s: float, api_key: str | None = None
+        self,
+        url: str,
+        *,
+        host: str,
+        timeout_s: float,
+        api_key: str | None = None,
+        trust: Trust | None = None,
     ) -> Reached:
         """Wait until the server at ``http://ADDRESS:PORT``, as ``host`` sees it, has generated.
 
-        Raises ``TimeLimitError`` after ``timeout_s``.
+        ``trust`` as for ``reach``. Raises ``TimeLimitError`` after ``timeout_s``.
         """
         ...
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from eaglemon.app.foreign import MEMORY_BACK_S, find_foreign, stop_foreign
@@ -12,13 +12,14 @@ from eaglemon.app.health import ask_health, ask_token
 from eaglemon.app.host import Host
 from eaglemon.app.keeper import Keeper
 from eaglemon.app.preflight import gpu_problems
-from eaglemon.app.probe_target import recognise
+from eaglemon.app.probe_target import ProbeTarget, recognise
 from eaglemon.core.crashes import LOOP_EXITS, LOOP_WINDOW_S, is_crash_loop
 from eaglemon.core.foreign import ForeignServer, ForeignStop, Reached, parse_foreign_id
 from eaglemon.core.nvidia_smi import advise, is_no_driver
 from eaglemon.core.problems import did_you_mean, errors_among
 from eaglemon.core.profiles import Limits, Profile
 from eaglemon.core.release import gone_unseen
+from eaglemon.core.server_url import Trust
 from eaglemon.core.units import duration, memory
 from eaglemon.core.views import HealthVerdict, LaunchPlan, ServerState, ServerView, Snapshot
 from eaglemon.errors import (
@@ -232,6 +233,12 @@ class Foreign:
             raise UsageError(f"unknown host {name!r}", hint=did_you_mean(name, self._hosts))
         return self._hosts[name]
 
+    async def up(self, name: str) -> Host:
+        """Return a host once it is connected; raises ``UsageError`` and ``HostError``."""
+        host = self.host(name)
+        await host.until_up()
+        return host
+
 
 def _back(server: ForeignServer) -> str:
     if server.memory_used_bytes:
@@ -254,9 +261,15 @@ def _told(
     return last
 
 
-async def wait_at(
-    url: str, host: Host, clock: Clock, *, limit_s: float, api_key: str | None
-) -> Reached:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What a server at a URL asks for, and what is asked of it."""
+
+    api_key: str | None = field(default=None, repr=False)
+    trust: Trust | None = None
+
+
+async def wait_at(url: str, host: Host, clock: Clock, access: Access, *, limit_s: float) -> Reached:
     """Wait until the server at ``url``, as ``host`` sees it, has generated a token.
 
     Raises ``TimeLimitError`` after ``limit_s`` and ``UsageError`` for what is no URL.
@@ -268,7 +281,8 @@ async def wait_at(
             while True:
                 asked += 1
                 try:
-                    return await _reached(url, host, clock, began, asked, api_key=api_key)
+                    target = await recognise(url, host, api_key=access.api_key, trust=access.trust)
+                    return await _reached(target, clock, began, asked)
                 except (HostError, ServerError) as error:
                     last = error.message
                 except UsageError:
@@ -283,10 +297,7 @@ async def wait_at(
         ) from error
 
 
-async def _reached(
-    url: str, host: Host, clock: Clock, began: float, asked: int, *, api_key: str | None
-) -> Reached:
-    target = await recognise(url, host, api_key=api_key)
+async def _reached(target: ProbeTarget, clock: Clock, began: float, asked: int) -> Reached:
     http, limits = target.new_http(), Limits()
     try:
         verdict, code, detail = await ask_health(
@@ -298,8 +309,8 @@ async def _reached(
     finally:
         await http.close()
     return Reached(
-        url=url,
-        host=host.spec.name,
+        url=target.id,
+        host=target.host.spec.name,
         engine=target.engine.name,
         model=target.model,
         waited_s=clock.monotonic() - began,

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from eaglemon.app.broadcast import Broadcast
-from eaglemon.app.care import Foreign, restart, wait_at
+from eaglemon.app.care import Access, Foreign, restart, wait_at
 from eaglemon.app.environment import environment_of
 from eaglemon.app.finding import find_server
 from eaglemon.app.history import MemoryHistory, StartHistory
@@ -229,8 +229,7 @@ class Hub:
 
     async def foreign(self, host: str) -> tuple[ForeignServer, ...]:
         """Return the servers on a host that no console started."""
-        one = self._foreign.host(host)
-        await one.until_up()
+        one = await self._foreign.up(host)
         return await self._foreign.on(one)
 
     async def watch(self, foreign_id: str) -> str:
@@ -244,12 +243,18 @@ class Hub:
         return await self._foreign.stop(foreign_id, grace_s=grace_s, told=told)
 
     async def wait_at(
-        self, url: str, *, host: str, timeout_s: float, api_key: str | None = None
+        self,
+        url: str,
+        *,
+        host: str,
+        timeout_s: float,
+        api_key: str | None = None,
+        trust: Trust | None = None,
     ) -> Reached:
         """Wait until the server at an address of a host has generated a token."""
-        one = self._foreign.host(host)
-        await one.until_up()
-        return await wait_at(url, one, self._clock, limit_s=timeout_s, api_key=api_key)
+        one = await self._foreign.up(host)
+        access = Access(api_key=api_key, trust=trust)
+        return await wait_at(url, one, self._clock, access, limit_s=timeout_s)
 
     # Probe and log.
 
@@ -262,8 +267,7 @@ class Hub:
         self, url: str, *, host: str, api_key: str | None = None, trust: Trust | None = None
     ) -> str:
         """Look at a server at an address of a host and return its id for probes."""
-        one = self._foreign.host(host)
-        await one.until_up()
+        one = await self._foreign.up(host)
         return await self._probes.reach(url, one, api_key=api_key, trust=trust)
 
     async def probe(

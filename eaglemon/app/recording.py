@@ -236,7 +236,13 @@ class Replay:
         _refuse()
 
     async def wait_at(
-        self, url: str, *, host: str, timeout_s: float, api_key: str | None = None
+        self,
+        url: str,
+        *,
+        host: str,
+        timeout_s: float,
+        api_key: str | None = None,
+        trust: Trust | None = None,
     ) -> Reached:
         """Refuse."""
         _refuse()

@@ -1,6 +1,5 @@
 """``eaglemon probe``: measure a server."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,10 +9,11 @@ from eaglemon.cli import diagnostics, output, session
 from eaglemon.cli.invocation import DURATION, Invocation, NumbersType, host_option, json_option
 from eaglemon.cli.probe_text import calibration_lines, capacity_lines, results_lines
 from eaglemon.cli.probe_work import Results, Work, capacities_of
+from eaglemon.cli.url_options import api_key_in, trust_of, url_options
 from eaglemon.core.capacity import Capacity, check_baseline, differences
 from eaglemon.core.hosts import HostSpec
 from eaglemon.core.probe import ProbeProgress
-from eaglemon.core.server_url import Trust, is_url
+from eaglemon.core.server_url import is_url
 from eaglemon.core.units import plural
 from eaglemon.errors import EXIT_FAILED, EXIT_OK, EaglemonError, UsageError
 from eaglemon.io.host_config import LOCAL
@@ -63,14 +63,7 @@ from eaglemon.io.probe_files import check_path, read_probes, write_probes
     metavar="L,...",
     help="Accept lengths of --calibrate; the ceiling by default.",
 )
-@click.option("--api-key-env", metavar="NAME", help="Variable with the API key of a URL.")
-@click.option(
-    "--ca",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Authorities that an https URL's certificate may be from, in place of the usual ones.",
-)
-@click.option("--insecure", is_flag=True, help="Take any certificate of an https URL.")
+@url_options
 @json_option
 @click.pass_obj
 def command(
@@ -109,8 +102,8 @@ def command(
             server=server,
             levels=levels,
             overrides=_overrides(settings),
-            api_key=_api_key(api_key_env),
-            trust=_trust(server, ca, insecure=insecure),
+            api_key=api_key_in(api_key_env),
+            trust=trust_of(server, ca, insecure=insecure),
             calibrate=calibrate,
             forced=forced or (),
         )
@@ -186,33 +179,6 @@ def _hosts_of(invocation: Invocation, server: str, names: tuple[str, ...]) -> tu
             raise UsageError("a URL is asked from one host", hint="give --host once")
         return invocation.hosts(names) if names else (LOCAL,)
     return invocation.hosts(names)
-
-
-def _api_key(variable: str | None) -> str | None:
-    if variable is None:
-        return None
-    key = os.environ.get(variable)
-    if not key:
-        raise UsageError(f"--api-key-env {variable}: the variable is not set")
-    return key
-
-
-def _trust(server: str, ca: Path | None, *, insecure: bool) -> Trust:
-    if ca is None and not insecure:
-        return Trust()
-    if not server.startswith("https://"):
-        raise UsageError("--ca and --insecure are for https URLs")
-    if ca is not None and insecure:
-        raise UsageError("--ca checks certificates and --insecure does not", hint="give one")
-    if insecure:
-        diagnostics.warn(
-            f"--insecure: nobody checks that {server} is that server; whoever is in between can "
-            "read the API key and the prompts, and change the answers"
-        )
-        return Trust(verify=False)
-    from eaglemon.io.tls import read_authorities  # noqa: PLC0415 -- loads ssl
-
-    return Trust(ca_pem=read_authorities(ca)) if ca is not None else Trust()
 
 
 def _write(results: Results, capacities: Sequence[Capacity], *, as_json: bool) -> None:

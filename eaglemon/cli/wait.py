@@ -1,15 +1,16 @@
 """``eaglemon wait``: wait until a server is ready, or say why it never will be."""
 
-import os
+from pathlib import Path
 
 import click
 
 from eaglemon.app.api import Eaglemon
 from eaglemon.cli import diagnostics, output, session
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option
+from eaglemon.cli.url_options import api_key_in, trust_of, url_options
 from eaglemon.core.foreign import Reached
 from eaglemon.core.profiles import Limits
-from eaglemon.core.server_url import is_url
+from eaglemon.core.server_url import Trust, is_url
 from eaglemon.core.units import duration
 from eaglemon.core.views import LaunchPlan, ServerView
 from eaglemon.errors import EXIT_FAILED, EXIT_OK, UsageError
@@ -20,7 +21,7 @@ from eaglemon.io.host_config import LOCAL
 @click.argument("server", metavar="SERVER|URL")
 @host_option
 @click.option("--timeout", type=DURATION, help="Such as 15m or 90s; the profile's limit if not.")
-@click.option("--api-key-env", metavar="NAME", help="Variable with the API key of a URL.")
+@url_options
 @json_option
 @click.pass_obj
 def command(
@@ -30,19 +31,22 @@ def command(
     hosts: tuple[str, ...],
     timeout: float | None,
     api_key_env: str | None,
+    ca: Path | None,
+    insecure: bool,
     as_json: bool,
 ) -> int:
     """Wait until SERVER has generated a token, or has ended.
 
     SERVER is an id, the start of one, a name, or PID@HOST of a server that no console started.
-    URL (http://ADDRESS:PORT) is any server, as seen from this machine or from --host.
+    URL (http://ADDRESS:PORT, https://NAME/PATH/v1) is any server, as seen from this machine or
+    from --host.
     Exits with 0 when it is ready, with 1 when it ended, and with 4 when neither came in time.
     """
 
+    trust = trust_of(server, ca, insecure=insecure)
     if is_url(server):
-        return _wait_at(
-            invocation, server, hosts, timeout, api_key_env=api_key_env, as_json=as_json
-        )
+        key = api_key_in(api_key_env)
+        return _wait_at(invocation, server, hosts, timeout, key=key, trust=trust, as_json=as_json)
 
     async def work(console: Eaglemon) -> ServerView:
         found = await session.find_server(console, server)
@@ -65,20 +69,19 @@ def _wait_at(
     hosts: tuple[str, ...],
     timeout: float | None,
     *,
-    api_key_env: str | None,
+    key: str | None,
+    trust: Trust,
     as_json: bool,
 ) -> int:
     if len(hosts) > 1:
         raise UsageError("a URL is seen from one host", hint="give one --host, or none")
     asked = invocation.hosts(hosts) if hosts else (LOCAL,)
-    key = os.environ.get(api_key_env) if api_key_env else None
-    if api_key_env and key is None:
-        raise UsageError(f"--api-key-env: there is no variable {api_key_env}")
     limit_s = Limits().ready_s if timeout is None else timeout
 
     async def work(console: Eaglemon) -> Reached:
         await session.settled(console)
-        return await console.wait_at(url, host=asked[0].name, timeout_s=limit_s, api_key=key)
+        name = asked[0].name
+        return await console.wait_at(url, host=name, timeout_s=limit_s, api_key=key, trust=trust)
 
     reached = session.run_on(asked, invocation.profiles(), work)
     if as_json:

@@ -247,6 +247,15 @@ class TestCommand:
         assert call == (self.URL, "local", KEY, Trust(ca_pem=ca.read_text()))
         assert KEY not in done.out + done.err
 
+    def test_waiting_takes_them_too(
+        self, run: command_line.CommandLine, monkeypatch: pytest.MonkeyPatch, certificate: Path
+    ) -> None:
+        monkeypatch.setenv("GATEWAY_KEY", KEY)
+        ca = certificate / "ca.pem"
+        run("wait", self.URL, "--api-key-env", "GATEWAY_KEY", "--ca", str(ca))
+        (call,) = [given for name, given in run.console.calls if name == "wait_at"]
+        assert call == (self.URL, "local", KEY, Trust(ca_pem=ca.read_text()))
+
     def test_insecure_is_said_loudly(self, run: command_line.CommandLine) -> None:
         done = run("probe", self.URL, "--insecure")
         (call,) = [given for name, given in run.console.calls if name == "reach"]
@@ -261,6 +270,8 @@ class TestCommand:
             (("probe", "https://gw", "--insecure", "--ca", "x"), "give one"),
             (("probe", "https://gw", "--ca", "missing.pem"), "--ca missing.pem: no such file"),
             (("probe", "https://gw", "--api-key-env", "NOT_SET_HERE"), "the variable is not set"),
+            (("wait", "http://gw", "--insecure"), "for https URLs"),
+            (("wait", "https://gw", "--api-key-env", "NOT_SET_HERE"), "the variable is not set"),
         ],
     )
     def test_what_does_not_fit(

@@ -150,8 +150,15 @@ class FakeConsole:
         raise UsageError(f"{foreign_id} is no server", hint=f"not ended in {grace_s} s, {told}")
 
     async def wait_at(
-        self, url: str, *, host: str, timeout_s: float, api_key: str | None = None
+        self,
+        url: str,
+        *,
+        host: str,
+        timeout_s: float,
+        api_key: str | None = None,
+        trust: Trust | None = None,
     ) -> Reached:
+        del trust
         raise UsageError(f"{url} on {host}: no answer in {timeout_s} s", hint=str(api_key))
 
     async def reach(
