@@ -1780,7 +1780,7 @@ class Gpus:
     def _work(self, source: bytes) -> None:
         self.busy_since = time.monotonic()
         try:
-            self._nvml = load_pynvml(source)
+            self._nvml = load_pynvml(source, globals().get("EAGLEMON_PYNVML_FILE", ""))
             release_memory()
             self._open()
         except Exception as error:
@@ -2230,8 +2230,11 @@ def passed_through(root: str = "/sys/bus/pci/devices") -> List[str]:
     return notes
 
 
-def load_pynvml(source: bytes) -> Any:
-    """Execute the sent source (or the file that ``EAGLEMON_PYNVML`` names) as ``pynvml``."""
+def load_pynvml(source: bytes, at_hand: str = "") -> Any:
+    """Execute the sent source (or the file that ``EAGLEMON_PYNVML`` names) as ``pynvml``.
+
+    ``at_hand`` is the file of the sent source, on the console's own computer.
+    """
     path = os.environ.get("EAGLEMON_PYNVML", "")
     if path:
         with open(path, "rb") as file:
@@ -2241,8 +2244,20 @@ def load_pynvml(source: bytes) -> Any:
     module = types.ModuleType("pynvml")
     # It looks itself up there while it loads.
     sys.modules["pynvml"] = module
-    exec(compile(source, path or "<pynvml>", "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+    code = compiled(at_hand) if at_hand and not path else None
+    if code is None:
+        code = compile(source, path or "<pynvml>", "exec", dont_inherit=True)
+    exec(code, module.__dict__)  # noqa: S102
     return module
+
+
+def compiled(path: str) -> Optional[types.CodeType]:
+    """Return a file's code, as Python keeps it beside the file; ``None`` where it is not there."""
+    from importlib.machinery import SourceFileLoader
+
+    with contextlib.suppress(OSError, ImportError, SyntaxError):
+        return SourceFileLoader("pynvml", path).get_code("pynvml")
+    return None
 
 
 def release_memory() -> None:

@@ -75,7 +75,7 @@ class AgentLink:
         """Start the agent and wait for its hello; raises ``HostError`` in words."""
         await transport.connect()
         with contextlib.suppress(AgentNotStartedError):
-            command = quick_start_command(python=python, env=env)
+            command = quick_start_command(python=python, env=env, to=transport)
             return await cls._open(transport, command, timeout_s)
         return await cls._open(transport, start_command(python=python, env=env), timeout_s)
 

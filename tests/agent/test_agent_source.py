@@ -18,8 +18,8 @@ from tests.agent.driver import python, request, watched
 
 SOURCE = Path(agent.__file__).read_text()
 STANDARD = """
-__future__ contextlib ctypes errno fcntl functools json os pwd re select shutil signal socket
-struct subprocess sys threading time types typing zlib
+__future__ contextlib ctypes errno fcntl functools importlib.machinery json os pwd re select shutil
+signal socket struct subprocess sys threading time types typing zlib
 """
 
 

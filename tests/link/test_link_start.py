@@ -13,6 +13,7 @@ import pytest
 from eaglemon.core.frames import MARK, encode_frame
 from eaglemon.core.hosts import HostSpec
 from eaglemon.errors import AgentError, HostError, LinkLostError, TimeLimitError
+from eaglemon.io import agent_start
 from eaglemon.io.agent_link import AgentLink
 from eaglemon.io.agent_start import start_bytes, start_command
 from eaglemon.io.connect import open_link, transport_to
@@ -198,6 +199,35 @@ async def test_an_operation_of_a_newer_console_is_refused_by_name() -> None:
         assert caught.value.kind == "unknown-op"
     finally:
         await link.close()
+
+
+class Noted(LocalTransport):
+    """This computer, with the commands that are run there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commands: list[str] = []
+
+    async def open_process(self, command: str) -> LocalProcess:
+        self.commands.append(command)
+        return await super().open_process(command)
+
+
+async def test_here_the_agent_is_taken_from_its_file_and_sent_where_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "agent.py"
+    broken.write_text("not python\n")
+    for file, commands in ((agent_start._agent_file(), 1), (broken, 2), (tmp_path / "none", 1)):
+        monkeypatch.setattr(agent_start, "_agent_file", lambda file=file: file)
+        transport = Noted()
+        link = await AgentLink.open(transport)
+        try:
+            assert await link.ping() > 0
+        finally:
+            await link.close()
+        assert len(transport.commands) == commands
+        assert (str(file) in transport.commands[0]) is (file != tmp_path / "none")
 
 
 def test_what_is_sent_is_small() -> None:
