@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +43,16 @@ HELLO = (
 """Textual alone: nothing that is built on it can be drawn sooner."""
 
 
+SILENT = "never-answers"
+HUNG_PROFILE = """
+engine = "sglang"
+model = "/models/none"
+port = {port}
+command = ["sh", "-c", "exec {python} {script} {port}"]
+"""
+"""A server of ours that accepts and never answers; further words of its command go unheard."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Subject:
     """One monitor and how it is started."""
@@ -52,7 +62,7 @@ class Subject:
     marker: str | None
     """Text of its first picture with data."""
     hung: tuple[str, ...] = ()
-    """How it is started with something that accepts and never answers."""
+    """How it is started with something that accepts and never answers; a host too for eaglemon."""
 
 
 def free_port() -> int:
@@ -110,6 +120,32 @@ def subjects(
     ]
 
 
+@contextmanager
+def hung_server(own: str, rig: Path, folder: Path, environment: dict[str, str]) -> Iterator[None]:
+    """Keep a server that eaglemon started and that never answers, while the block lasts."""
+    profile = HUNG_PROFILE.format(port=free_port(), python=sys.executable, script=rig / "hang.py")
+    (folder / "profiles").mkdir()
+    (folder / "profiles" / f"{SILENT}.toml").write_text(profile, encoding="utf-8")
+    called: tuple[str, ...] = (own, "--config", str(folder))
+    run_it: tuple[str, ...] = (*called, "launch", SILENT, "--host", "local", "--force")
+    subprocess.run(run_it, env=environment, check=True, capture_output=True)
+    try:
+        yield
+    finally:
+        end_it: tuple[str, ...] = (
+            *called,
+            "kill",
+            SILENT,
+            "--host",
+            "local",
+            "--grace",
+            "1s",
+            "--yes",
+        )
+        # It exits with 1 where the fake driver cannot prove that memory is back.
+        subprocess.run(end_it, env=environment, check=False, capture_output=True)
+
+
 def shown(value: float | None, digits: int = 2, *, factor: float = 1.0) -> str:
     """Return a figure for a table."""
     return "-" if value is None else f"{value * factor:.{digits}f}"
@@ -158,17 +194,29 @@ def compare(subject: Subject, options: argparse.Namespace, environment: dict[str
         key = keys(run, KEYS) if subject.marker else None
         leaving = "q" if subject.marker else "\x11"
         quit_s = run.leave(leaving)
-    hung_s = None
-    if subject.hung:
-        with Terminal(subject.hung, environment) as run:
-            run.run_for(WARM_UP_S)
-            hung_s = run.leave()
+    hung_s = time_to_quit(subject, options, environment) if subject.hung else None
     # The first start finds files that are not in memory, and compiles.
     return row(
         subject.name, shown(middle(pictures[1:])), shown(middle(data[1:])),
         shown(share, 1, factor=100), shown(sent, 1), shown(resident, 0),
         shown(key, 0, factor=1000), shown(quit_s), shown(hung_s),
     )  # fmt: skip
+
+
+def time_to_quit(
+    subject: Subject, options: argparse.Namespace, environment: dict[str, str]
+) -> float | None:
+    """Return the seconds that leaving takes while an engine, and a host, never answer."""
+    with ExitStack() as stack:
+        if subject.name == "eaglemon":
+            folder = Path(subject.hung[subject.hung.index("--config") + 1])
+            rig = options.rig.resolve()
+            stack.enter_context(hung_server(options.eaglemon, rig, folder, environment))
+        run = stack.enter_context(Terminal(subject.hung, environment))
+        if subject.name == "eaglemon" and run.first(SILENT, limit_s=WARM_UP_S * 4) is None:
+            raise RuntimeError("the server that hangs is not on the screen")
+        run.run_for(WARM_UP_S)
+        return run.leave()
 
 
 def row(*cells: str) -> str:
@@ -185,7 +233,7 @@ def fleets(options: argparse.Namespace, environment: dict[str, str]) -> Iterator
     """Measure the console with more hosts."""
     simulated = str(Path(__file__).with_name("simulated_fleet.py"))
     for hosts in (8, 64):
-        argv = (sys.executable, simulated, str(hosts), "8")
+        argv: tuple[str, ...] = (sys.executable, simulated, str(hosts), "8")
         name = f"{hosts} hosts x 8 GPUs, simulated in its own process"
         yield fleet(name, argv, options, environment)
     with eight_hosts(options, environment) as (argv, far, _):
