@@ -10,6 +10,7 @@ from eaglemon.core.views import PhaseState, PhaseView, ServerState, ServerView
 _LONG_S = 5.0
 """A phase that takes longer is also told while it lasts."""
 _AMOUNT = re.compile(r"\d[\d.]* \S+")
+_OVER = frozenset({ServerState.STOPPING, ServerState.RELEASING, ServerState.STOPPED})
 _PROBE_LINES = 10
 """A probe is told in about this many lines, whatever its number of requests."""
 
@@ -39,7 +40,9 @@ class Progress:
 
     def lines(self, server: ServerView) -> list[str]:
         """Return the lines for what has changed since the last call."""
-        found = [line for phase in server.phases for line in self._phase_lines(phase)]
+        # A stop is no time to tell how its start went.
+        phases = () if server.state in _OVER else server.phases
+        found = [line for phase in phases for line in self._phase_lines(phase)]
         if server.stalled and not self._stalled:
             found.append(f"{self._launch(server.age_s)} stalled: {server.detail}")
         self._stalled = server.stalled

@@ -50,10 +50,10 @@ def test_stalls_failures_and_stops_are_told() -> None:
     ]
 
 
-def test_a_phase_that_a_stop_has_ended_is_not_told_as_under_way() -> None:
-    progress = Progress()
-    phase = PhaseView(phase=Phase.IMPORT, state=PhaseState.ENDED, started_s=1.0, elapsed_s=9.0)
-    assert progress.lines(replace(stopped(), phases=(phase,))) == [
+@pytest.mark.parametrize("state", [PhaseState.DONE, PhaseState.ACTIVE, PhaseState.ENDED])
+def test_a_stop_tells_nothing_of_the_start(state: PhaseState) -> None:
+    phase = PhaseView(phase=Phase.IMPORT, state=state, started_s=1.0, elapsed_s=9.0)
+    assert Progress().lines(replace(stopped(), phases=(phase,))) == [
         "[    2.0 s] TERM sent to 4 processes",
         "[    2.0 s] all gone",
     ]
