@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from eaglemon.core.draft_decay import context_finding, decay_finding
 from eaglemon.core.draft_files import (
+    broken_finding,
     mislabelled_finding,
     settings_finding,
     unfit_finding,
@@ -53,6 +54,7 @@ def diagnose_draft(known: DraftEvidence) -> DraftDiagnosis:
     overhead = _overhead(known)
     finding = (
         _algorithm(known)
+        or broken_finding(known)
         or mislabelled_finding(known)
         or wiring_finding(known, capture, right, as_served)
         or vocabulary_finding(known, right)

@@ -6,6 +6,7 @@ what tells is that the draft does better when a file is read otherwise than it s
 
 from eaglemon.core.draft_verdict import DraftEvidence, DraftVerdict, Finding
 from eaglemon.core.draft_views import TARGET_ROPE, CheckView, Relabelled
+from eaglemon.core.problems import Severity
 from eaglemon.core.units import percent
 
 LOW_COVERAGE = 0.93
@@ -13,12 +14,37 @@ SURE_SE = 5.0
 UNFIT = 0.15
 """Below this share of right first steps no wiring is told from another: nothing fits."""
 _MORE_THAN_LAST = 0.1
+_SERVES = 2.0
+"""A draft that is served this well has all its engine needs, under whatever names."""
 _WORTH = 1.05
 """Other settings are to blame where they give more than this times the tokens."""
+BROKEN_FILES = frozenset({"missing-tensor", "tensor-shape"})
+"""Problems that leave weights of a served draft random, at ones or unread."""
 _DOUBTS = frozenset(
     {"target-mismatch", "tensor-shape", "missing-tensor", "plain-norm", "not-finite"}
 )
 """Problems of files that may be why nothing fits."""
+
+
+def broken_finding(known: DraftEvidence) -> Finding | None:
+    """Judge a draft that lacks tensors its own configuration asks for, or has others' shapes."""
+    faults = [
+        problem
+        for problem in known.inspect.problems
+        if problem.slug in BROKEN_FILES and problem.severity is Severity.ERROR
+    ]
+    served = known.served.accept_length if known.served else None
+    if not faults or (served is not None and served >= _SERVES):
+        return None
+    norms = all("norm" in fault.where for fault in faults)
+    settings = "set the norm flags of config.json as it was trained" if norms else ""
+    return Finding(
+        verdict=DraftVerdict.NORMS if norms else DraftVerdict.WEAK,
+        sentence=f"the draft's files are not what its config.json asks for: {faults[0].where} "
+        f"{faults[0].message}",
+        evidence=tuple(str(fault) for fault in faults),
+        fixes=(*([settings] if settings else []), "save the whole draft again, and restart"),
+    )
 
 
 def mislabelled_finding(known: DraftEvidence) -> Finding | None:
@@ -112,13 +138,21 @@ def settings_finding(known: DraftEvidence, right: CheckView | None) -> Finding |
         if flags
         else f"the draft fits only as {best}",
         evidence=(evidence,),
-        fixes=(
-            f"set it in the draft's config.json ({flags}) and restart"
-            if flags
-            else "the hidden states were dumped out of place, or the draft was trained on such: "
-            "capture anew, and train on what engines hand over",
-        ),
+        fixes=(_settings_fix(flags, swapped=best.halves_swapped),),
         certain=sure and not shifted,
+    )
+
+
+def _settings_fix(flags: str, *, swapped: bool) -> str:
+    if flags:
+        return f"set it in the draft's config.json ({flags}) and restart"
+    if swapped:
+        return (
+            "engines join the embedding first: swap the column halves of q_proj, k_proj and v_proj"
+        )
+    return (
+        "the hidden states were dumped out of place, or the draft was trained on such: "
+        "capture anew, and train on what engines hand over"
     )
 
 

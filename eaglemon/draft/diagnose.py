@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from eaglemon.core.draft_diagnosis import diagnose_draft
+from eaglemon.core.draft_files import BROKEN_FILES
 from eaglemon.core.draft_verdict import (
     DraftEvidence,
     DraftReport,
@@ -18,7 +19,8 @@ from eaglemon.core.draft_verdict import (
     ServedFigures,
     ServedRequest,
 )
-from eaglemon.core.draft_views import Captured, CheckStage, Examination
+from eaglemon.core.draft_views import Captured, CheckStage, Examination, InspectView
+from eaglemon.core.problems import Severity
 from eaglemon.core.wiring import release_rules
 from eaglemon.draft.checkpoint import read_json
 from eaglemon.draft.inspect import inspect
@@ -57,7 +59,11 @@ def diagnose(
     config = read_json(folder / "config.json")
     captured: Captured | None = None
     offline = Examination(checks=(), search=None)
-    if hidden is not None:
+    warnings = [doubt] if doubt else []
+    unrun = _cannot_run(view)
+    if unrun and (hidden is not None or prompts):
+        warnings.append(f"the draft was not run offline: {unrun}")
+    elif hidden is not None:
         offline = _examined(folder, target, hidden, options)
     elif prompts:
         captured, offline = _captured(
@@ -110,8 +116,20 @@ def diagnose(
         relabelled=offline.relabelled,
         captured=captured,
         engine_version=engine_version,
-        warnings=(doubt,) if doubt else (),
+        warnings=tuple(warnings),
     )
+
+
+def _cannot_run(view: InspectView) -> str:
+    """Return why a draft cannot be run offline; empty where it can."""
+    if view.attention == "mla":
+        return "it has multi-head latent attention (MLA), which is inspected and not run"
+    broken = (
+        problem
+        for problem in view.problems
+        if problem.slug in BROKEN_FILES and problem.severity is Severity.ERROR
+    )
+    return next((str(problem) for problem in broken), "")
 
 
 def _examined(folder: Path, target: Path, hidden: Path, options: Mapping[str, Any]) -> Examination:

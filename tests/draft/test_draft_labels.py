@@ -135,3 +135,29 @@ def test_a_rope_that_is_not_the_one_it_was_trained_with_is_named(
     # As the files say, the run is as bad as a server that reads them.
     assert diagnosis.offline[0] > 0.9
     assert diagnosis.offline_as_served[0] < 0.9 * diagnosis.offline[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "lost"),
+    [({"norm_before_fc": True}, None), ({}, "midlayer.hidden_norm.weight")],
+    ids=["flag-without-weights", "weights-lost"],
+)
+def test_norms_that_the_files_lack_are_named(
+    tmp_path: Path, foreseen: tuple[Path, Path], changes: dict[str, Any], lost: str | None
+) -> None:
+    """Such a draft cannot be run as its configuration asks, and says so in place of failing."""
+    tensors = {name: value for name, value in draft_tensors().items() if name != lost}
+    report = judge(tmp_path, foreseen, tensors, **changes)
+    assert report.diagnosis.verdict is DraftVerdict.NORMS
+    assert "engines leave it random or at ones" in report.diagnosis.sentence
+    assert report.warnings[0].startswith("the draft was not run offline: ")
+
+
+def test_a_draft_that_cannot_be_run_is_judged_by_what_it_achieved(
+    tmp_path: Path, foreseen: tuple[Path, Path]
+) -> None:
+    tensors = draft_tensors()
+    tensors["midlayer.self_attn.kv_a_proj_with_mqa.weight"] = torch.ones(H, H)
+    report = judge(tmp_path, foreseen, tensors)
+    assert report.diagnosis.verdict is DraftVerdict.UNKNOWN
+    assert "multi-head latent attention (MLA)" in report.warnings[0]
