@@ -20,7 +20,8 @@ from eaglemon.io.host_link import HostLink
 SAMPLE_S = 0.2
 """GPU samples come this often while a stop waits for the memory."""
 UNSEEN_S = 5.0
-"""So long a driver is waited for that does not tell who holds memory: it may be slow."""
+"""So long a driver is waited for that does not tell who holds memory: it may be slow, and what is
+in use may yet turn out to have been this run's."""
 
 
 class Stopped(Protocol):
@@ -57,11 +58,17 @@ async def watch_release(run: Stopped) -> None:
             run.feed(MemoryBack())  # It never held GPU memory.
             return
         steps = release_steps(run.host.link, before, pids=pids, gone_at=gone_at, seen=run.host.take)
+        known_at = asyncio.get_running_loop().time()
         async with aclosing(steps):
             async for release in steps:
                 run.seen.release = release
+                now = asyncio.get_running_loop().time()
+                known_at = known_at if release.unknown else now
                 if release.back:
                     run.feed(MemoryBack())
+                elif release.unknown and now - known_at >= UNSEEN_S:
+                    run.feed(MemoryUnseen(reason=release.unknown))
+                    return
                 run.changed()
 
 
@@ -91,7 +98,7 @@ async def _look_for_holders(
 
 async def release_steps(
     link: HostLink,
-    before: Mapping[str, int],
+    before: Mapping[str, int | None],
     *,
     pids: frozenset[int],
     gone_at: float | None,
@@ -99,10 +106,10 @@ async def release_steps(
 ) -> AsyncGenerator[Release, None]:
     """Yield how far the memory is back, until it is; raises ``LinkLostError``.
 
-    ``before`` is the used bytes by GPU uuid before the launch, ``pids`` all processes the run ever
-    had. Samples taken before ``gone_at`` (unix seconds of the host) prove nothing: the processes
-    still lived. ``seen`` gets every sample: a launch right after the release must not be judged
-    by an older one.
+    ``before`` is the used bytes by GPU uuid before the launch, ``None`` where not known, ``pids``
+    all processes the run ever had. Samples taken before ``gone_at`` (unix seconds of the host)
+    prove nothing: the processes still lived. ``seen`` gets every sample: a launch right after the
+    release must not be judged by an older one.
     """
     samples = link.watch_gpus(interval_s=SAMPLE_S, processes_interval_s=SAMPLE_S)
     async with aclosing(samples) as stream:
@@ -116,8 +123,11 @@ async def release_steps(
                 return
 
 
-def levels_before(record: RunRecord | None, held: Collection[str]) -> dict[str, int]:
-    """Return the used bytes before the launch of the GPUs that a run chose or was seen to hold."""
+def levels_before(record: RunRecord | None, held: Collection[str]) -> dict[str, int | None]:
+    """Return the used bytes before the launch of the GPUs that a run chose or was seen to hold.
+
+    ``None`` for one that was not read then.
+    """
     uuids = set(record.gpu_uuids if record else ()) | set(held)
     levels = notes_of(record).gpu_used_before if record else {}
-    return {uuid: levels.get(uuid, 0) for uuid in uuids}
+    return {uuid: levels.get(uuid) for uuid in uuids}

@@ -1,7 +1,7 @@
 """From a plan to a run on the host, and from a run found there back to a profile."""
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -77,7 +77,7 @@ def request_of(
         workdir=profile.workdir,
         gpu_indexes=profile.gpus or (),
         gpu_uuids=tuple(gpu.uuid for gpu in chosen),
-        gpu_used_before_bytes=sum(before.get(gpu.uuid, 0) for gpu in chosen) if chosen else None,
+        gpu_used_before_bytes=_sum(before.get(gpu.uuid) for gpu in chosen),
         extra=msgspec.to_builtins(notes),
         known_runs=None if known is None else tuple(known),
         force=force,
@@ -123,6 +123,13 @@ def profile_of(record: RunRecord, known: Mapping[str, Profile]) -> Profile:
         probe=notes.probe,
         source=RUN_RECORD,
     )
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    """Return the sum, ``None`` of nothing and where one is not known."""
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return sum(known) if found and len(known) == len(found) else None
 
 
 def _masked(profile: Profile) -> Profile:

@@ -136,7 +136,7 @@ def _detail(keeper: Keeper, cause: CauseView | None, now: float, eta: Eta, *, st
         case ServerState.RELEASING:
             detail = waits_for(keeper.seen.release)
         case ServerState.STOPPED if machine.stop and is_unreadable(keeper.seen.release):
-            detail = GONE_UNPROVEN
+            detail = detail if machine.memory_unseen else GONE_UNPROVEN
         case _:
             pass
     return detail

@@ -37,7 +37,11 @@ def stop_view(keeper: Keeper, wall: float) -> StopView | None:
         limit = f", for {duration(keeper.profile.limits.release_s)} at most"
         rest = limit if is_unreadable(release) else f" to come back{_so_far(release)}"
         steps.append(f"{waits_for(release)}{rest}")
-    elif machine.state is ServerState.STOPPED and is_unreadable(release):
+    elif (
+        machine.state is ServerState.STOPPED
+        and is_unreadable(release)
+        and not machine.memory_unseen
+    ):
         steps.append(GONE_UNPROVEN)
     if machine.release_proven or machine.memory_unseen:
         steps.append(_back(keeper, elapsed_s))
@@ -67,6 +71,8 @@ def is_unreadable(release: Release | None) -> bool:
 
 def waits_for(release: Release | None) -> str:
     """Say what a stop waits for whose processes are gone."""
+    if release is not None and release.unknown:
+        return f"waiting for GPU memory: {release.unknown}"
     if is_unreadable(release):
         return "waiting for the driver: GPU memory cannot be read"
     held = f"{memory(release.held_bytes)} of " if release else ""

@@ -1,6 +1,6 @@
 """Is the GPU memory of a stopped server back? Pure arithmetic over one sample."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from eaglemon.core.hosts import GpuProcess, HostSample
@@ -31,14 +31,18 @@ class Release:
     """Those whose memory is back."""
     others: tuple[GpuProcess, ...] = ()
     """Processes that are not of the run and hold memory of its GPUs."""
+    unknown: str = ""
+    """Why nobody can tell whose the memory is that is still in use; ``held_bytes`` is ``None``."""
 
 
-def release_of(sample: HostSample, *, before: Mapping[str, int], pids: frozenset[int]) -> Release:
+def release_of(
+    sample: HostSample, *, before: Mapping[str, int | None], pids: frozenset[int]
+) -> Release:
     """Compare ``sample`` with ``before`` (used bytes by GPU uuid, before the launch).
 
     ``pids`` are all processes the run ever had. Only the GPUs in ``before`` count: those the run
-    was seen to use. A GPU that cannot be read
-    is not back: unknown is not released.
+    was seen to use. A GPU that cannot be read is not back, and neither is one where more is used
+    than is known of: unknown is not released.
     """
     used_by_uuid = {gpu.uuid: gpu.memory_used_bytes for gpu in sample.gpus}
     ours = tuple(
@@ -47,29 +51,38 @@ def release_of(sample: HostSample, *, before: Mapping[str, int], pids: frozenset
         if process.gpu_uuid in before and process.pid in pids
     )
     held = back_count = 0
+    unknown = ""
     for uuid, level in before.items():
         used = used_by_uuid.get(uuid)
         if used is None:
             return Release(back=False, held_bytes=None, holders=ours, gpus=len(before))
-        foreign = sum(
-            process.memory_bytes or 0
-            for process in sample.processes
-            if process.gpu_uuid == uuid and process not in ours
-        )
-        left = max(0, used - max(level, foreign))
+        others = [one for one in sample.processes if one.gpu_uuid == uuid and one not in ours]
+        foreign = sum(one.memory_bytes for one in others if one.memory_bytes is not None)
+        left = max(0, used - max(level or 0, foreign))
         held += left
         holds = any(process.gpu_uuid == uuid for process in ours)
+        if left > TOLERANCE_BYTES and not holds:
+            unknown = unknown or _unknown(level, others)
         back_count += left <= TOLERANCE_BYTES and not holds
     back = not ours and held <= TOLERANCE_BYTES * max(1, len(before))
     return Release(
         back=back,
-        held_bytes=held,
+        held_bytes=None if unknown else held,
         holders=ours,
         gpus=len(before),
         gpus_back=len(before) if back else back_count,
+        unknown=unknown,
         others=tuple(
             process
             for process in sample.processes
             if process.gpu_uuid in before and process not in ours
         ),
     )
+
+
+def _unknown(level: int | None, others: Sequence[GpuProcess]) -> str:
+    """Say why memory in use may be that of others; empty where all of theirs is known."""
+    untold = next((one.pid for one in others if one.memory_bytes is None), None)
+    if untold is not None:
+        return f"how much PID {untold} holds, which is not of this run, is not told"
+    return "" if level is not None else "what was in use before the launch is not known"

@@ -41,6 +41,30 @@ def test_what_others_took_since_is_not_ours() -> None:
     assert release_of(taken, before={"GPU-a": 0}, pids=PIDS).back
 
 
+def test_what_was_before_is_not_taken_for_nothing_where_it_is_not_known() -> None:
+    release = release_of(sample(30 * GIB), before={"GPU-a": None}, pids=PIDS)
+    assert not release.back
+    assert release.held_bytes is None
+    assert release.unknown == "what was in use before the launch is not known"
+    # Whatever it was, this little is nobody's.
+    assert release_of(sample(1000), before={"GPU-a": None}, pids=PIDS).back
+    told = sample(50 * GIB, holder(99, 50 * GIB))
+    assert release_of(told, before={"GPU-a": None}, pids=PIDS).back
+    # A process of the run that is still listed is told as such.
+    assert not release_of(
+        sample(30 * GIB, holder(11, None)), before={"GPU-a": None}, pids=PIDS
+    ).unknown
+
+
+def test_a_process_of_others_whose_memory_is_not_told_may_have_all_of_it() -> None:
+    untold = sample(30 * GIB, holder(99, None))
+    release = release_of(untold, before={"GPU-a": 0}, pids=PIDS)
+    assert not release.back
+    assert release.held_bytes is None
+    assert release.unknown == "how much PID 99 holds, which is not of this run, is not told"
+    assert release_of(untold, before={"GPU-a": 30 * GIB}, pids=PIDS).back
+
+
 def test_unreadable_is_not_released() -> None:
     release = release_of(sample(None), before={"GPU-a": 0}, pids=PIDS)
 

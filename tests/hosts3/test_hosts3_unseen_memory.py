@@ -1,7 +1,7 @@
 """A stop on a host whose driver does not tell: unknown memory is never told as none."""
 
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -9,6 +9,7 @@ import pytest
 from eaglemon.app import memory
 from eaglemon.app.preflight import gpu_problems
 from eaglemon.app.seen import Seen
+from eaglemon.app.stop_account import waits_for
 from eaglemon.core.hosts import GpuProcess, GpuSample, HostSample
 from eaglemon.core.lifecycle import ServerMachine
 from eaglemon.core.lifecycle_events import Event, MemoryBack, MemoryUnseen
@@ -90,6 +91,21 @@ async def test_a_process_that_the_driver_still_lists_is_waited_for() -> None:
     await memory.watch_release(run)
     assert run.told == [MemoryBack()]
     assert run.seen.held_uuids == {"GPU-a"}
+
+
+async def test_memory_that_may_be_of_others_ends_a_stop_unproven(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory, "UNSEEN_S", 0.0)
+    gpu = GpuSample(index=0, uuid="GPU-a", memory_used_bytes=30 * 1024**3)
+    mine = (GpuProcess(gpu_uuid="GPU-a", pid=11),)
+    shared = HostSample(at=2.0, gpus=(gpu,), processes=(GpuProcess(gpu_uuid="GPU-a", pid=99),))
+    run = Run(samples=[replace(shared, processes=mine), shared, shared, SEEN])
+    await memory.watch_release(run)
+    reason = "how much PID 99 holds, which is not of this run, is not told"
+    assert run.told == [MemoryUnseen(reason=reason)]
+    assert run.seen.release is not None
+    assert waits_for(run.seen.release) == f"waiting for GPU memory: {reason}"
 
 
 def test_a_gpu_that_has_failed_stands_against_a_launch() -> None:
