@@ -1,6 +1,6 @@
-"""What a shell completes besides commands and options: names of profiles, hosts and themes.
+"""What a shell completes besides commands and options: profiles, hosts, servers and themes.
 
-Servers are not among them: only their hosts know them, and a shell cannot wait for those.
+Servers are those that a console of this user saw last: a shell cannot wait for their hosts.
 """
 
 from pathlib import Path
@@ -44,6 +44,19 @@ def hosts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
         for name, source in known.items()
         if name.startswith(incomplete)
     ]
+
+
+def servers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the servers that were last seen and begin as typed: living ones by name, all by id."""
+    del ctx, param
+    from eaglemon.io.seen_servers import all_of, recall_servers  # noqa: PLC0415
+
+    items: dict[str, CompletionItem] = {}
+    for host, one in all_of(recall_servers()):
+        for text in (one.id,) if one.ended else (one.name, one.id):
+            if text.startswith(incomplete):
+                items.setdefault(text, CompletionItem(text, help=f"{one.state} on {host}"))
+    return list(items.values())
 
 
 def themes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

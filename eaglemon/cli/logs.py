@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from eaglemon.app.api import Eaglemon
-from eaglemon.cli import diagnostics, output, session
+from eaglemon.cli import completing, diagnostics, output, session
 from eaglemon.cli.invocation import Invocation, host_option, json_option
 from eaglemon.core.units import plural
 from eaglemon.core.views import LogBatch, ServerView
@@ -24,7 +24,7 @@ _CONTROL = re.compile(
 
 
 @click.command(name="logs")
-@click.argument("server")
+@click.argument("server", shell_complete=completing.servers)
 @host_option
 @click.option("--follow", "-f", is_flag=True, help="Go on until the server has ended.")
 @click.option("--lines", "-n", type=click.IntRange(min=0), help="Only the last N lines.")

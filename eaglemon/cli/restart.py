@@ -4,14 +4,14 @@ import click
 
 from eaglemon.app.api import Eaglemon
 from eaglemon.app.care import keep_running
-from eaglemon.cli import diagnostics, session
+from eaglemon.cli import completing, diagnostics, session
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option
 from eaglemon.cli.wait import server_result
 from eaglemon.core.views import ServerView
 
 
 @click.command(name="restart")
-@click.argument("server")
+@click.argument("server", shell_complete=completing.servers)
 @host_option
 @click.option("--grace", type=DURATION, help="From TERM to KILL, such as 30s.")
 @click.option("--timeout", type=DURATION, help="Until ready; the profile's limit if not given.")

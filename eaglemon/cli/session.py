@@ -22,6 +22,7 @@ from eaglemon.core.views import Needs, ServerView, Snapshot
 from eaglemon.errors import HostError, UsageError
 from eaglemon.io.config import ProfileStore
 from eaglemon.io.connect import transport_to
+from eaglemon.io.seen_servers import remember_servers
 from eaglemon.io.store import Store
 from eaglemon.io.transport import Asker
 from eaglemon.io.workloads import load_workload
@@ -46,7 +47,10 @@ async def open_console(
         async with kind(
             hosts, profiles, connect=connect, workload=load_workload, history=store
         ) as hub:
-            yield hub
+            try:
+                yield hub
+            finally:
+                await asyncio.to_thread(remember_servers, hub.snapshot())
     finally:
         await store.close()
 
