@@ -5,7 +5,7 @@ import sys
 import click
 
 from eaglemon.app.api import Eaglemon
-from eaglemon.cli import diagnostics, output, session
+from eaglemon.cli import completing, diagnostics, output, session
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option
 from eaglemon.core.foreign import ForeignServer, ForeignStop, parse_foreign_id
 from eaglemon.core.nvidia_smi import is_no_driver
@@ -19,7 +19,7 @@ _SHOWN_PIDS = 8
 
 
 @click.command(name="kill")
-@click.argument("server")
+@click.argument("server", shell_complete=completing.servers)
 @host_option
 @click.option("--grace", type=DURATION, help="From TERM to KILL, such as 30s.")
 @click.option("--foreign", is_flag=True, help="SERVER is PID@HOST, which no console started.")

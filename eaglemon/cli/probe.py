@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from eaglemon.cli import diagnostics, output, session
+from eaglemon.cli import completing, diagnostics, output, session
 from eaglemon.cli.invocation import DURATION, Invocation, NumbersType, host_option, json_option
 from eaglemon.cli.probe_text import calibration_lines, capacity_lines, results_lines
 from eaglemon.cli.probe_work import Results, Work, capacities_of
@@ -21,7 +21,7 @@ from eaglemon.io.probe_files import check_path, read_probes, write_probes
 
 
 @click.command(name="probe")
-@click.argument("server", metavar="SERVER|URL|RESULT.json")
+@click.argument("server", metavar="SERVER|URL|RESULT.json", shell_complete=completing.servers)
 @host_option
 @click.option("--workload", metavar="NAME|FILE", help="chat, code, maths, random or a JSONL file.")
 @click.option("--requests", type=click.IntRange(min=1), help="Measured requests per level.")

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from eaglemon.app.api import Eaglemon
-from eaglemon.cli import diagnostics, output, session
+from eaglemon.cli import completing, diagnostics, output, session
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option
 from eaglemon.cli.url_options import api_key_in, trust_of, url_options
 from eaglemon.core.foreign import Reached
@@ -18,7 +18,7 @@ from eaglemon.io.host_config import LOCAL
 
 
 @click.command(name="wait")
-@click.argument("server", metavar="SERVER|URL")
+@click.argument("server", metavar="SERVER|URL", shell_complete=completing.servers)
 @host_option
 @click.option("--timeout", type=DURATION, help="Such as 15m or 90s; the profile's limit if not.")
 @url_options
