@@ -167,7 +167,8 @@ class Keeper:
         if self.state is ServerState.SPAWNING and not self._sent:
             # Its hooks run, and the host knows nothing of it.
             self._tasks.cancel("spawn")
-            self.feed(events.SpawnFailed(reason=NOT_STARTED))
+            reason = f"{NOT_STARTED}; a hook that had begun ends by itself"
+            self.feed(events.SpawnFailed(reason=reason))
             return
         self.feed(events.StopAsked(grace_s=grace_s))
 
