@@ -59,6 +59,10 @@ class HostKeyError(HostError):
     """A host's key is not known, or is another one than before."""
 
 
+class ForwardingRefusedError(HostError):
+    """A host's sshd does not let its ports be connected to: no server there can be asked."""
+
+
 class LinkLostError(HostError):
     """The connection broke while a request was under way; its outcome is unknown."""
 

@@ -97,7 +97,7 @@ class HealthWatch:
             if verdict is HealthVerdict.TIMED_OUT and server.host.is_silent:
                 verdict, detail = HealthVerdict.UNKNOWN, f"{server.host.spec.name} is silent"
         except HostError as error:
-            verdict, detail = HealthVerdict.UNKNOWN, error.message
+            verdict, detail = HealthVerdict.UNKNOWN, str(error)
         now = self._clock.monotonic()
         self._polls += 1
         view = HealthView(

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from eaglemon.app.draft_check import draft_problems
+from eaglemon.app.forwarding import forwarding_refusal
 from eaglemon.app.host import Host
 from eaglemon.core.hosts import GpuSample, HostSample
 from eaglemon.core.nvidia_smi import NOT_READ, advise
@@ -42,6 +43,7 @@ async def check_launch(
         env=plan.env,
     )
     return [
+        *await _forwarding_problems(plan, host),
         *engine.check(profile, answer.engine_version),
         *workload_problems(profile.probe.workload),
         *_host_problems(plan, answer),
@@ -49,6 +51,21 @@ async def check_launch(
         *_room_problems(plan, answer),
         *gpu_problems(plan, host.sample),
         *_neighbour_problems(plan, servers),
+    ]
+
+
+async def _forwarding_problems(plan: LaunchPlan, host: Host) -> list[Problem]:
+    profile = plan.profile
+    refusal = await forwarding_refusal(host.transport, [profile.port], address=profile.address)
+    if refusal is None:
+        return []
+    return [
+        Problem(
+            where=f"port {profile.port}",
+            message=f"{refusal.message} on {plan.host}: the server could not be asked anything",
+            hint=refusal.hint,
+            slug="forwarding-refused",
+        )
     ]
 
 

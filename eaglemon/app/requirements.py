@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 
+from eaglemon.app.forwarding import forwarding_refusal
 from eaglemon.core.host_report import HostReport, Requirement
 from eaglemon.core.hosts import HostSample, HostSpec, beside_name
 from eaglemon.core.nvidia_smi import advise
@@ -21,7 +22,7 @@ NO_COMMANDS = (
     "see whether this login may run commands: ForceCommand or an sftp-only account in sshd_config, "
     "command= in authorized_keys, the login shell; or log in as another user"
 )
-_LATER = ("python", "nvml", "write access", "engines")
+_LATER = ("forwarding", "python", "nvml", "write access", "engines")
 
 
 async def examine(
@@ -32,9 +33,12 @@ async def examine(
     try:
         found = await _login(spec, transport)
         if not all(one.met for one in found):
-            found += [_not_looked_at(name) for name in _LATER]
+            found += [_not_looked_at(name) for name in _LATER[spec.transport == "local" :]]
         else:
-            found += await _on_host(spec, transport, tuple(profiles))
+            known = tuple(profiles)
+            if spec.transport != "local":
+                found.append(await _forwarding(transport, known))
+            found += await _on_host(spec, transport, known)
     finally:
         await transport.close()
     return HostReport(host=spec.name, requirements=tuple(found))
@@ -65,6 +69,16 @@ async def _login(spec: HostSpec, transport: Transport) -> list[Requirement]:
     ]
 
 
+async def _forwarding(transport: Transport, profiles: Sequence[Profile]) -> Requirement:
+    """Look whether servers can be asked: at the ports of profiles, and the engines' usual ones."""
+    usual = (engine.default_port for engine in ENGINES.values())
+    ports = dict.fromkeys([*(one.port for one in profiles), *usual])
+    refusal = await forwarding_refusal(transport, ports)
+    if refusal is None:
+        return Requirement(name="forwarding", met=True, detail="ports of its loopback are reached")
+    return Requirement(name="forwarding", met=False, detail=refusal.message, fix=refusal.hint)
+
+
 async def _on_host(
     spec: HostSpec, transport: Transport, profiles: Sequence[Profile]
 ) -> list[Requirement]:
@@ -73,7 +87,7 @@ async def _on_host(
     except EaglemonError as error:
         fix = error.hint or (NO_COMMANDS if isinstance(error, AgentNotStartedError) else "")
         failed = Requirement(name="python", met=False, detail=error.message, fix=fix)
-        return [failed, *(_not_looked_at(name) for name in _LATER[1:])]
+        return [failed, *(_not_looked_at(name) for name in _LATER[2:])]
     try:
         return [
             _python(link),

@@ -91,6 +91,8 @@ class HttpClient:
     ) -> HttpAnswer:
         """Send a request and read the whole answer; raises ``HttpError``.
 
+        Raises ``ForwardingRefusedError`` where the host's sshd lets nobody through to its ports.
+
         ``limits.read_s`` bounds the whole of it: a server that sends a byte now and then does not
         hold it for ever.
         """

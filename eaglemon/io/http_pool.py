@@ -13,7 +13,7 @@ from typing import Any
 import httpcore
 import httpx
 
-from eaglemon.errors import HostError
+from eaglemon.errors import ForwardingRefusedError, HostError
 from eaglemon.io.http import MAX_ANSWER_BYTES, FailureKind, HttpError, HttpLimits
 from eaglemon.io.tls import TlsStream
 from eaglemon.io.transport import ByteStream, Transport
@@ -207,6 +207,8 @@ class _HostNetwork(httpcore.AsyncNetworkBackend):
                 stream = await self._transport.open_stream(host, port)
         except TimeoutError as error:
             raise httpcore.ConnectTimeout(f"{host}:{port} did not accept in time") from error
+        except ForwardingRefusedError:
+            raise  # No answer of the server's port: nobody was let through to it.
         except HostError as error:
             raise httpcore.ConnectError(error.message) from error
         return _HostStream(stream)

@@ -9,7 +9,7 @@ from types import TracebackType
 import asyncssh
 
 from eaglemon.core.hosts import HostSpec
-from eaglemon.errors import HostError, LinkLostError
+from eaglemon.errors import ForwardingRefusedError, HostError, LinkLostError
 from eaglemon.io.ssh_errors import explain_loss
 from eaglemon.io.ssh_login import Login
 from eaglemon.io.ssh_proxy import Proxy
@@ -17,6 +17,7 @@ from eaglemon.io.transport import Asker, Completed
 
 STDERR_KEPT_BYTES = 8192
 TOO_FEW_SESSIONS = "its sshd refuses one more session: raise MaxSessions there (10 are enough)"
+FORWARDING = "set AllowTcpForwarding to yes or local in its sshd_config, and see PermitOpen there"
 _CLOSE_GRACE_S = 0.05
 """Whoever closes does not wait longer for the host to agree: it may hang."""
 
@@ -222,6 +223,10 @@ class _Mapped:
         if error is None:
             return
         if isinstance(error, asyncssh.ChannelOpenError) and self._session.loss() is None:
+            if self._target and error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
+                raise ForwardingRefusedError(
+                    f"sshd refuses to connect to {self._target} ({error.reason})", hint=FORWARDING
+                ) from error
             what = self._target or f"a channel to {self._session.name}"
             hint = "" if self._target else TOO_FEW_SESSIONS
             raise HostError(f"cannot open {what}: {error.reason}", hint=hint) from error

@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from eaglemon.app.forwarding import forwarding_refusal
 from eaglemon.app.requirements import examine
 from eaglemon.core.host_report import Requirement
 from eaglemon.core.hosts import HostSpec
+from eaglemon.errors import ForwardingRefusedError
 from eaglemon.io.connect import transport_to
+from eaglemon.io.http import HttpClient, HttpError, HttpLimits
 from tests.sshd import sshd
 
 
@@ -22,6 +25,8 @@ async def look(spec: HostSpec) -> dict[str, Requirement]:
         ("ForceCommand echo only git here >&2; exit 128", "python", "only git here", "ForceCom"),
         ("ForceCommand internal-sftp", "python", "sftp connections only", "sftp-only account"),
         ("MaxSessions 0", "python", "cannot open a channel", "MaxSessions"),
+        ("AllowTcpForwarding no", "forwarding", "refuses to connect to 127.0.0.1", "AllowTcpFor"),
+        ("PermitOpen 127.0.0.1:1", "forwarding", "refuses to connect to 127.0.0.1", "PermitOpen"),
         ("MaxSessions 1", "write access", "cannot open a channel", "MaxSessions"),
     ],
 )
@@ -33,6 +38,26 @@ async def test_what_a_login_lacks_comes_with_its_fix(
         assert one.met is False
         assert found in one.detail
         assert fix in one.fix
+
+
+async def test_a_port_that_sshd_keeps_from_us_is_not_taken_for_a_closed_one(tmp_path: Path) -> None:
+    extra = ["PermitOpen 127.0.0.1:1 127.0.0.1:9"]
+    async with sshd(tmp_path / "sshd", extra=extra) as server:
+        transport = transport_to(server.spec())
+        await transport.connect()
+        try:
+            # Nothing listens there, which is known because it may be asked.
+            assert await forwarding_refusal(transport, [30000, 9]) is None
+            refusal = await forwarding_refusal(transport, [30000, 8000])
+            assert refusal is not None
+            assert "AllowTcpForwarding" in refusal.hint
+            for port, expected in ((9, HttpError), (30000, ForwardingRefusedError)):
+                http = HttpClient(transport, address="127.0.0.1", port=port)
+                with pytest.raises(expected):
+                    await http.request("GET", "/health", limits=HttpLimits())
+                await http.close()
+        finally:
+            await transport.close()
 
 
 @pytest.mark.parametrize("name", ["my home", "a'b", 'a"b', "a$b*"])
