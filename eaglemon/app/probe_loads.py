@@ -10,12 +10,14 @@ from typing import Protocol
 
 from eaglemon.app.probe_answer import Answer, number_in
 from eaglemon.app.probe_target import ProbeTarget
+from eaglemon.core.frames import MAX_HEAD_BYTES
 from eaglemon.core.probe import (
     GeneratorHealth,
     LiveCounts,
     PlannedRequest,
     ProbePlan,
     RequestRecord,
+    planned_requests,
 )
 from eaglemon.engines.base import GenerateRequest, HttpCall
 from eaglemon.errors import AgentError
@@ -29,6 +31,11 @@ TICK_S = 0.01
 LIVE_INTERVAL_S = 0.5
 _MARK = "@eaglemon-prompt@"
 
+_PER_REQUEST_BYTES = 16
+"""For the number of its text, and what JSON sets between."""
+_REST_BYTES = 256 << 10
+"""For all that is no prompt: the request's template, certificates."""
+
 LoadEvent = RequestRecord | LiveCounts | GeneratorHealth
 
 
@@ -41,6 +48,17 @@ class Load(Protocol):
     def run(self, requests: Sequence[PlannedRequest]) -> AsyncGenerator[LoadEvent, None]:
         """Yield each request's record as it ends, and how the load goes; closing it ends it."""
         ...
+
+
+def fits_host(plan: ProbePlan) -> bool:
+    """Tell whether the prompts of a plan can be sent to a generator on the host, all at once."""
+    if not plan.prompts:
+        return True
+    requests = planned_requests(plan, first=0, count=plan.warmup + plan.requests)
+    texts = {request.prompt.text for request in requests}
+    size = sum(len(json.dumps(text)) for text in texts)
+    size += sum(len(json.dumps([one.number, one.prefix])) + _PER_REQUEST_BYTES for one in requests)
+    return size + _REST_BYTES <= MAX_HEAD_BYTES
 
 
 class HostLoad:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
-from eaglemon.app.probe_loads import ConsoleLoad, HostLoad, Load
+from eaglemon.app.probe_loads import ConsoleLoad, HostLoad, Load, fits_host
 from eaglemon.app.probe_target import ProbeTarget
 from eaglemon.app.server_metrics import read_gauges
 from eaglemon.core.log_figures import LinesAcceptance, acceptance_of
@@ -40,6 +40,7 @@ FOREIGN_SHARE, FOREIGN_TOKENS = 0.02, 8
 _POLL_S = 0.25
 _PINGS = 3
 _FLUSH_LIMITS = HttpLimits(connect_s=5.0, read_s=20.0)
+_TOO_LARGE = "the load comes from this machine: its prompts are too large to be sent to the host"
 _CANNOT_RUN = frozenset({"unknown-op", "spawn-failed", "no-python"})
 
 
@@ -59,9 +60,8 @@ class Probe:
         self._shown_plan = without_prompts(plan)
         self._clock = clock
         self._tell = show
-        self._load: Load = (
-            HostLoad(target, plan) if plan.from_host else ConsoleLoad(target, plan, clock)
-        )
+        on_host = plan.from_host and fits_host(plan)
+        self._load: Load = HostLoad(target, plan) if on_host else ConsoleLoad(target, plan, clock)
         self._http = target.new_http()
         self._records: list[RequestRecord] = []
         self._started = clock.monotonic()
@@ -71,7 +71,7 @@ class Probe:
         self._counters_read = False
         self._link_s: float | None = None
         """Round trip of the connection, where first tokens travel over it."""
-        self._notes: list[str] = []
+        self._notes = [_TOO_LARGE] if plan.from_host and not on_host else []
         self._show_next = 0.0
 
     async def run(self) -> ProbeProgress:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from eaglemon.agent import loadgen
 from eaglemon.app import host, probe_loads
 from eaglemon.app.plans import probe_plan
-from eaglemon.core.probe import RequestStatus, tokens_of
+from eaglemon.core.probe import Prompt, RequestStatus, tokens_of
 from eaglemon.core.profiles import ProbeDefaults
 from eaglemon.errors import HostError, ProbeError
 from eaglemon.io.agent_link import AgentLink
@@ -77,6 +77,26 @@ async def test_a_generator_that_falls_silent(
         target = await hub.reach(server.url, host="local")
         with pytest.raises(ProbeError, match="generator on local has told nothing for"):
             await hub.probe(target, plan())
+
+
+async def test_prompts_too_large_for_the_host_are_sent_from_here(tmp_path: Path) -> None:
+    """All of them go to the generator in one frame."""
+    large = tuple(Prompt(id=f"p{i}", text=f"{i}" * (3 << 20)) for i in range(3))
+    assert probe_loads.fits_host(plan(prompts=large[:1], requests=100))
+    async with (
+        ScriptedServer(lambda _: good(1, 4)) as server,
+        local_hub(tmp_path) as hub,
+        asyncio.timeout(60),
+    ):
+        target = await hub.reach(server.url, host="local")
+        for prompts, driver, notes in (
+            (large[:2], "the host itself", 0),
+            (large, "this machine, over the connection", 1),
+        ):
+            probe = await hub.probe(target, plan(prompts=prompts, request_limit_s=30.0))
+            assert probe.figures.ok == 4
+            assert probe.driver == driver
+            assert sum("too large to be sent" in note for note in probe.notes) == notes
 
 
 async def test_ctrl_c_keeps_what_had_ended(tmp_path: Path) -> None:
