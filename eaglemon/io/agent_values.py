@@ -79,8 +79,7 @@ def decode_runs(
 def mask_commands(told: Sequence[_Told]) -> tuple[_Told, ...]:
     """Return processes with the secrets of their command lines masked."""
     return tuple(
-        one if one.command is None else replace(one, command=mask_command(one.command))
-        for one in told
+        replace(one, command=mask_command(one.command)) if one.command else one for one in told
     )
 
 
