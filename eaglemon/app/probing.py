@@ -100,8 +100,9 @@ class Probe:
         finally:
             await self._http.close()
         if figures.ok == 0:
-            reasons = sorted({record.error or "no tokens" for record in self._records})
-            reason = reasons[0] if reasons else "none was sent"
+            # The first to be sent tells why; those after a server's death only that it is gone.
+            first = min(self._records, key=lambda record: record.sent_at, default=None)
+            reason = "none was sent" if first is None else first.error or "no tokens"
             self._show("failed", error=reason)
             raise ProbeError(
                 f"none of {plural(len(self._records), 'request')} ended well: {reason}",

@@ -108,14 +108,25 @@ def command(
             forced=forced or (),
         )
         results = _measure(invocation, work, hosts, out)
-    if out is not None:
-        write_probes(out, results.probes)
+    lost = _kept(out, results.probes)
     _warn_of_differences(results.probes, baseline)
     capacities = capacities_of(results.probes, baseline)
     if against is not None and not capacities:
         diagnostics.warn(f"{against} has no level in common that both tell an accept length for")
     _write(results, capacities, as_json=as_json)
+    if lost is not None:
+        raise lost
     return _verdict(results.probes)
+
+
+def _kept(out: Path | None, probes: Sequence[ProbeProgress]) -> EaglemonError | None:
+    """Write the result; return what went wrong, which must not take the figures along."""
+    if out is not None:
+        try:
+            write_probes(out, probes)
+        except EaglemonError as error:
+            return error
+    return None
 
 
 def _baseline(path: Path) -> tuple[ProbeProgress, ...]:

@@ -183,6 +183,21 @@ def test_levels_give_a_result_each(run: command_line.CommandLine, tmp_path: Path
     assert "by position at 8: 90 % 60 % 30 %" in text
 
 
+def test_a_result_that_cannot_be_written_is_shown_all_the_same(
+    run: command_line.CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk was full: minutes of measuring are not to be lost with it."""
+
+    def full(path: Path, _: object) -> None:
+        raise UsageError(f"{path}: cannot be written: no space left on device")
+
+    monkeypatch.setattr("eaglemon.cli.probe.write_probes", full)
+    done = run("probe", "sglang", "--out", str(tmp_path / "r.json"))
+    assert done.code == 2
+    assert "accept length" in done.out
+    assert "no space left on device" in done.err
+
+
 def test_settings_reach_the_plan(run: command_line.CommandLine) -> None:
     run(
         *("probe", "sglang", "--duration", "2m", "--seed", "3", "--flush", "--no-nonce"),
