@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from eaglemon.core.draft_decay import context_finding, decay_finding
 from eaglemon.core.draft_files import (
     broken_finding,
+    doubts_of,
     mislabelled_finding,
     settings_finding,
     unfit_finding,
@@ -328,7 +329,7 @@ def _too_few(
     return Finding(
         verdict=DraftVerdict.WEAK,
         sentence=f"the draft is weak: {few}",
-        evidence=told,
+        evidence=(*told, *doubts_of(known)),
         fixes=("train it longer, on the target's own answers to such prompts",),
     )
 

@@ -20,9 +20,7 @@ _WORTH = 1.05
 """Other settings are to blame where they give more than this times the tokens."""
 BROKEN_FILES = frozenset({"missing-tensor", "tensor-shape"})
 """Problems that leave weights of a served draft random, at ones or unread."""
-_DOUBTS = frozenset(
-    {"target-mismatch", "tensor-shape", "missing-tensor", "plain-norm", "not-finite"}
-)
+_DOUBTS = frozenset({"target-mismatch", "tensor-shape", "missing-tensor", "not-finite"})
 """Problems of files that may be why nothing fits."""
 
 
@@ -173,6 +171,11 @@ def _rope_finding(known: DraftEvidence, evidence: str, *, certain: bool) -> Find
     )
 
 
+def doubts_of(known: DraftEvidence) -> tuple[str, ...]:
+    """Return what in the files may be why a draft is weak."""
+    return tuple(str(p) for p in known.inspect.problems if p.slug in _DOUBTS)
+
+
 def unfit_finding(known: DraftEvidence) -> Finding | None:
     """Judge a draft that nothing makes fit: its own weights are in doubt, not how it is fed."""
     search = known.search
@@ -182,7 +185,7 @@ def unfit_finding(known: DraftEvidence) -> Finding | None:
         f"at best {percent(search.best.accuracy)} of its first steps are right offline, "
         f"of {search.tried} ways to feed it"
     )
-    doubts = [str(p) for p in known.inspect.problems if p.slug in _DOUBTS]
+    doubts = doubts_of(known)
     return Finding(
         verdict=DraftVerdict.WEAK,
         sentence="no layers, order or settings make the draft fit this target: it is untrained, "

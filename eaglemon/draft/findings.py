@@ -9,6 +9,10 @@ from eaglemon.draft.checkpoint import Checkpoint
 from eaglemon.draft.layout import DraftSettings, optional_shapes, rope_of, shapes_of
 from eaglemon.engines.wiring import WIRING
 
+_FAR = 100.0
+"""A norm's epsilon that differs from the target's by less does not matter."""
+_MAYBE = Severity.WARNING
+
 
 def tensor_problems(
     draft: Checkpoint, settings: DraftSettings, roles: Mapping[str, str], captured: int
@@ -156,6 +160,9 @@ def target_problems(settings: DraftSettings, body: Mapping[str, Any]) -> list[Pr
         "right only if the draft was trained so",
         Severity.WARNING,
     )
+    eps = body.get("rms_norm_eps")
+    if isinstance(eps, float) and not 1 / _FAR < settings.rms_eps / eps < _FAR:
+        differs("rms_norm_eps", settings.rms_eps, eps, "see what it was trained with", _MAYBE)
     positions = body.get("max_position_embeddings")
     if isinstance(positions, int) and settings.max_positions < positions:
         problems.append(

@@ -352,13 +352,19 @@ def _scored(trial: _Trial, item: Hypothesis, best: Hypothesis) -> Scored:
 
 
 def _simplest(final: _Trial, best: Hypothesis) -> Hypothesis:
-    """Return the hypothesis without the settings that hardly help."""
+    """Return the hypothesis without what hardly helps, of settings and of shifts."""
+    places = replace(best, token_shift=0, hidden_shift=0)
+    for simpler in (places, replace(places, halves_swapped=False)):
+        best = _nearly(final, best, simpler)
     for flag in best.flags:
-        simpler = toggled(best, flag)
-        mine, other = final.outcome(best), final.outcome(simpler)
-        if paired_distance(mine.rank - other.rank, mine.size) < _WORTH_SE:
-            best = simpler
+        best = _nearly(final, best, toggled(best, flag))
     return best
+
+
+def _nearly(final: _Trial, best: Hypothesis, simpler: Hypothesis) -> Hypothesis:
+    mine, other = final.outcome(best), final.outcome(simpler)
+    gain = paired_distance(mine.rank - other.rank, mine.size)
+    return simpler if gain < _WORTH_SE else best
 
 
 def _margin(others: Iterable[Scored]) -> float | None:
