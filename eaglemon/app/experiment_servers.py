@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from eaglemon.app.experiment_console import ExperimentConsole
+from eaglemon.app.preflight import gpu_problems
 from eaglemon.core.experiment import Arm, ExperimentPlan, overlaps
 from eaglemon.core.experiment_records import (
     Displaced,
@@ -17,7 +18,7 @@ from eaglemon.core.experiment_records import (
     Startup,
 )
 from eaglemon.core.hosts import LinkState
-from eaglemon.core.views import PhaseState, ServerState, ServerView, Snapshot
+from eaglemon.core.views import LaunchPlan, PhaseState, ServerState, ServerView, Snapshot
 from eaglemon.errors import (
     AgentError,
     EaglemonError,
@@ -130,6 +131,7 @@ class ExperimentServers:
         plan = self._console.plan(arm.profile.name, arm.host, arm.settings)
         if plan.shell_line != arm.shell_line:
             raise ArmError(f"profile {arm.profile.name} has changed since the experiment began")
+        await self._memory_back(plan)
         before = frozenset(view.id for view in self._console.snapshot().servers)
         intent = await self._store.note_launch(self._plan.id, index, arm, before)
         self._intents.append(intent)
@@ -272,6 +274,32 @@ class ExperimentServers:
             self.stop_s += ended.stop.elapsed_s
         if not ended.state.ended or ended.pids:
             raise ArmError(f"{view.id} could not be stopped: {ended.detail or ended.state.value}")
+
+    async def _memory_back(self, plan: LaunchPlan) -> None:
+        """Wait for the GPUs where a server has failed by itself a moment ago.
+
+        The driver takes its memory back a little later, and a sample tells that later still. What
+        is in use after the profile's limit is for the preflight to tell.
+        """
+        now, limit_s = self._console.snapshot(), plan.profile.limits.release_s
+        failed = [
+            view.launched_at + view.age_s
+            for view in now.servers
+            if view.host == plan.host and view.state is ServerState.FAILED
+        ]
+        ended_at = max(failed, default=None)
+        if ended_at is None or now.at - ended_at > limit_s:
+            return
+
+        def free(snapshot: Snapshot) -> bool:
+            host = snapshot.host(plan.host)
+            if host is None or host.sample is None or host.sample_age_s is None:
+                return True
+            problems = gpu_problems(plan, host.sample)
+            fresh = snapshot.at - host.sample_age_s > ended_at
+            return fresh and not any(one.slug == "gpu-in-use" for one in problems)
+
+        await self.until(free, limit_s)
 
     async def _diagnosed(self, view: ServerView) -> ServerView:
         """Return the view once the log has told why, or as it is when it does not tell soon."""

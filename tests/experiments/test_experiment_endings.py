@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +11,9 @@ import pytest
 from eaglemon.app.experiment_servers import ExperimentServers
 from eaglemon.app.experiments import ExperimentService
 from eaglemon.core.experiment import ExperimentPlan, StopRules
-from eaglemon.core.views import ServerState
-from eaglemon.errors import StoreError, TimeLimitError
+from eaglemon.core.hosts import GpuSample, HostSample
+from eaglemon.core.views import LaunchPlan, ServerState, Snapshot
+from eaglemon.errors import LaunchRefusedError, StoreError, TimeLimitError
 from eaglemon.io.store import Store
 from tests.experiments.fake_bench import HOST, FakeBench, FakeHost
 
@@ -143,3 +144,47 @@ async def test_a_history_that_cannot_be_written_keeps_no_server_running(
     assert host.living == []
     other.execute("ROLLBACK")
     other.close()
+
+
+class Draining(FakeBench):
+    """A host whose driver keeps the memory of a server that failed for a while."""
+
+    looks = 0
+
+    def snapshot(self) -> Snapshot:
+        """Return a picture from before the failure, then one with its memory, then one without."""
+        plain = super().snapshot()
+        if any(view.state is ServerState.FAILED for view in plain.servers):
+            self.looks += 1
+        gpu = GpuSample(
+            index=0,
+            uuid="GPU-0",
+            memory_used_bytes=(17 << 30) if 3 <= self.looks < 6 else 0,
+            memory_total_bytes=140 << 30,
+        )
+        sample = HostSample(at=0.0, gpus=(gpu,))
+        # Servers of the bench are launched at 100 and fail at once.
+        age_s = 20.0 if self.looks < 3 else 1.0
+        hosts = tuple(replace(host, sample=sample, sample_age_s=age_s) for host in plain.hosts)
+        return replace(plain, at=110.0, hosts=hosts)
+
+    def plan(
+        self, profile: str, host: str, overrides: Mapping[str, str] | None = None
+    ) -> LaunchPlan:
+        # The next step of the experiment is a launch: from here on time goes by.
+        self.looks = 0
+        return super().plan(profile, host, overrides)
+
+    async def launch(self, plan: LaunchPlan, *, force: bool = False) -> str:
+        if 0 < self.looks < 6:
+            raise LaunchRefusedError("GPU 0: 17.0 GiB of 140.0 GiB are in use")
+        return await super().launch(plan, force=force)
+
+
+async def test_an_arm_after_one_that_failed_waits_for_the_memory_of_that(store: Store) -> None:
+    bench = Draining(FakeHost())
+    bench.broken = {"fast"}
+    service = ExperimentService(bench, store)
+    view = await service.run(plan_on(service))
+    assert view.failures == {1: "oom: CUDA out of memory"}
+    assert [(leg.arm, leg.round) for leg in view.done] == [(0, 0), (0, 1)]
