@@ -148,6 +148,11 @@ def has_few_colours() -> bool:
     return Console().color_system == "standard"
 
 
+def takes_mouse() -> bool:
+    """Tell whether the mouse may be asked for: GNU screen then keeps the escape key back."""
+    return "STY" not in os.environ
+
+
 def speaks_utf8() -> bool:
     """Tell whether the terminal is said to understand UTF-8: by the locale that it was given.
 
@@ -196,7 +201,7 @@ async def show_console(
     # Services that cannot be opened end the console; their error is raised below.
     opening.add_done_callback(lambda _: app.exit())
     try:
-        await app.run_async()
+        await app.run_async(mouse=takes_mouse())
     finally:
         app.leaving.set()
         for name in app.unfinished():
@@ -284,7 +289,7 @@ async def show_recording(replay: Eaglemon, look: Look, *, title: str) -> None:
         read_only=True,
         title=title,
     )
-    await app.run_async()
+    await app.run_async(mouse=takes_mouse())
 
 
 def _begin(console: Eaglemon, path: Path, app: ConsoleApp) -> asyncio.Task[None]:

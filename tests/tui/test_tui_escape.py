@@ -10,6 +10,7 @@ import pytest
 from textual import constants, events
 from textual.message import Message
 
+from eaglemon.cli.tui import takes_mouse
 from eaglemon.tui.key_reader import ESCAPE_S, KeyReader
 
 
@@ -60,3 +61,10 @@ def test_who_sets_escdelay_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
     with reading():
         pass
     assert constants.ESCAPE_DELAY == ESCAPE_S
+
+
+def test_gnu_screen_is_not_asked_for_the_mouse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STY", raising=False)
+    assert takes_mouse()
+    monkeypatch.setenv("STY", "1234.pts-0.host")
+    assert not takes_mouse()
