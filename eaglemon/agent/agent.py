@@ -2706,10 +2706,14 @@ class Agent:
 
     # Frames.
 
-    def send(self, head: Json, blob: bytes = b"") -> None:
-        """Write one frame; waits while the console does not read, and ends with it."""
+    def send(self, head: Json, blob: bytes = b"") -> int:
+        """Write one frame; waits while the console does not read, and ends with it.
+
+        Returns the length of its head.
+        """
         text = json.dumps(head, separators=(",", ":")).encode()
         self._write(struct.pack(">II", len(text), len(blob)) + text + blob)
+        return len(text)
 
     def _write(self, data: bytes) -> None:
         with self._write_lock:
@@ -2929,7 +2933,9 @@ class Agent:
         program = Program(request)
         try:
             for line in program.lines(stream):
-                self.send({"id": stream.number, "item": line})
+                if not stream.take(1):
+                    break
+                stream.use(self.send({"id": stream.number, "item": line}))
         finally:
             program.end()
         if program.status and not stream.cancelled.is_set():

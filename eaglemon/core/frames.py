@@ -6,7 +6,7 @@ docs/agent-protocol.md describes the format; nothing here reads or writes.
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from eaglemon.errors import AgentError
 
@@ -24,6 +24,8 @@ class Frame:
 
     head: Mapping[str, object]
     blob: bytes = b""
+    head_bytes: int = field(default=0, compare=False)
+    """Length of the head as it was received."""
 
 
 def encode_frame(head: Mapping[str, object], blob: bytes = b"") -> bytes:
@@ -66,7 +68,8 @@ class FrameDecoder:
             if len(self._buffer) < end:
                 break
             head = _decode_head(bytes(self._buffer[head_start:blob_start]))
-            frames.append(Frame(head=head, blob=bytes(self._buffer[blob_start:end])))
+            blob = bytes(self._buffer[blob_start:end])
+            frames.append(Frame(head=head, blob=blob, head_bytes=head_size))
             start = end
         # Once per call, not per frame: deleting at the front moves all that follows.
         del self._buffer[:start]

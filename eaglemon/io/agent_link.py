@@ -2,8 +2,8 @@
 
 One task reads frames and hands them on, one writes what is queued; both end with the link. Each
 stream has its own bounded queue, so that a slow reader of one never holds up another: GPU samples
-keep the latest only, run changes are merged per run, and of a log the agent sends no more than
-``LOG_WINDOW_BYTES`` ahead of the reader.
+keep the latest only, run changes are merged per run, and of a log or of what a program tells the
+agent sends no more than a window ahead of the reader.
 """
 
 import asyncio
@@ -27,12 +27,19 @@ from eaglemon.io.agent_start import (
 from eaglemon.io.agent_streams import (
     FrameStream,
     Merge,
+    error_of,
     item_of,
     keep_all,
     keep_latest,
     merge_runs,
 )
-from eaglemon.io.host_link import LOG_WINDOW_BYTES, AgentNotStartedError, NoPythonError, RunChanges
+from eaglemon.io.host_link import (
+    LOG_WINDOW_BYTES,
+    PROGRAM_WINDOW_BYTES,
+    AgentNotStartedError,
+    NoPythonError,
+    RunChanges,
+)
 from eaglemon.io.transport import ByteProcess, Transport
 
 _REQUEST_LIMIT_S = 30.0
@@ -184,7 +191,6 @@ class AgentLink:
             offset=offset,
             window=ahead_bytes,
         )
-        taken = 0
         async with aclosing(frames):
             async for frame in frames:
                 item = item_of(frame)
@@ -194,10 +200,6 @@ class AgentLink:
                     restarted=item.get("restarted") is True,
                     ended=item.get("ended") is True,
                 )
-                taken += len(frame.blob)
-                if taken >= min(ahead_bytes, LOG_WINDOW_BYTES) // 4:
-                    self._post("more", target=frame.head["id"], bytes=taken)
-                    taken = 0
 
     async def log_tail(self, run_id: str, *, lines: int) -> int:
         """Return the offset at which the last ``lines`` lines of the log begin."""
@@ -250,6 +252,7 @@ class AgentLink:
             input=input,
             python=python,
             env=dict(env or {}),
+            window=PROGRAM_WINDOW_BYTES,
         )
         async with aclosing(frames):
             async for frame in frames:
@@ -291,9 +294,15 @@ class AgentLink:
         stream = FrameStream(merge)
         number = self._post(op, blob, **arguments)
         self._streams[number] = stream
+        window, taken = arguments.get("window"), 0
         try:
             while (frame := await stream.next()) is not None:
                 yield frame
+                # Of a log the agent counts its bytes, of a program what it tells.
+                taken += len(frame.blob) or frame.head_bytes
+                if isinstance(window, int) and taken >= min(window, LOG_WINDOW_BYTES) // 4:
+                    self._post("more", target=number, bytes=taken)
+                    taken = 0
         finally:
             if self._streams.pop(number, None) is not None and not self._ended.done():
                 self._post("cancel", target=number)
@@ -338,7 +347,7 @@ class AgentLink:
             if stream is not None:
                 stream.push(frame)
             return
-        error = _error_of(head)
+        error = error_of(frame)
         if stream is not None:
             del self._streams[number]
             stream.end(error)
@@ -382,15 +391,6 @@ class AgentLink:
         ended = "ended" if self._decoder.started else "did not start"
         words = f": {said}" if said else ""
         return f"the agent on {self._host} {ended} (status {status}){words}"
-
-
-def _error_of(head: Mapping[str, object]) -> AgentError | None:
-    error = head.get("error")
-    if error is None:
-        return None
-    if not isinstance(error, Mapping):
-        return AgentError("the agent sent a malformed error", kind="protocol")
-    return AgentError(str(error.get("message")), kind=str(error.get("kind")))
 
 
 def _no_python(host: str, said: str) -> HostError:

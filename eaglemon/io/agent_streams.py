@@ -86,3 +86,13 @@ def item_of(frame: Frame) -> Mapping[str, object]:
     if not isinstance(item, Mapping):
         raise AgentError("the agent sent an item that is no object", kind="protocol")
     return item
+
+
+def error_of(frame: Frame) -> AgentError | None:
+    """Return the error that a frame tells, ``None`` when it tells none."""
+    error = frame.head.get("error")
+    if error is None:
+        return None
+    if not isinstance(error, Mapping):
+        return AgentError("the agent sent a malformed error", kind="protocol")
+    return AgentError(str(error.get("message")), kind=str(error.get("kind")))

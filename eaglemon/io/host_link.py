@@ -9,6 +9,8 @@ from eaglemon.errors import HostError
 
 LOG_WINDOW_BYTES = 4 << 20
 """How much of a log is sent ahead of its reader."""
+PROGRAM_WINDOW_BYTES = 8 << 20
+"""The same for what a program tells: ample, for a load generator must never wait for its reader."""
 
 
 class AgentNotStartedError(HostError):

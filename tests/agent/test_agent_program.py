@@ -4,12 +4,15 @@ import asyncio
 import os
 import signal
 import sys
+from collections import deque
 from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
+from eaglemon.core.frames import Frame
 from eaglemon.errors import AgentError, LinkLostError
+from eaglemon.io import agent_link
 from eaglemon.io.agent_link import AgentLink
 from eaglemon.io.local import LocalTransport
 from tests.agent.driver import is_alive, linked, until
@@ -52,6 +55,29 @@ async def test_a_long_answer_arrives_whole(link: AgentLink) -> None:
     items = await run(link, source)
 
     assert [item["i"] for item in items] == list(range(3000))  # type: ignore[index]
+
+
+async def test_a_program_is_no_more_than_a_window_ahead_of_its_reader(
+    link: AgentLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window, sizes = 200_000, [0]
+
+    def noted(frames: deque[Frame], frame: Frame) -> None:
+        frames.append(frame)
+        sizes.append(sum(one.head_bytes for one in frames))
+
+    monkeypatch.setattr(agent_link, "PROGRAM_WINDOW_BYTES", window)
+    monkeypatch.setattr(agent_link, "keep_all", noted)
+    source = b"import json\nfor i in range(3000): print(json.dumps({'i': i, 'x': 'y' * 1000}))"
+    async with asyncio.timeout(60), aclosing(link.run_program(source)) as items:
+        numbers = [(await anext(items))["i"]]
+        while sizes[-1] < window - 5000:
+            await asyncio.sleep(0.01)
+        for _ in range(20):  # time for more, if more were sent
+            await link.ping()
+        numbers += [item["i"] async for item in items]
+    assert numbers == list(range(3000))
+    assert max(sizes) < window + 5000
 
 
 @pytest.mark.parametrize(
