@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
 
 from eaglemon.tui.actions import ACTIONS, shown_key
 
@@ -13,6 +14,18 @@ if TYPE_CHECKING:
 
 _HERE = ("palette",)
 """Senseless inside the palette."""
+
+
+_NOT_NOW = "not now: "
+
+
+def _is_idle(note: str) -> bool:
+    return note.startswith(_NOT_NOW)
+
+
+def _dim(title: str, note: str) -> Content:
+    """Return a title, dim where a note says why it cannot be carried out."""
+    return Content.styled(title, "$quiet") if _is_idle(note) else Content(title)
 
 
 def _closeness(title: str, query: str) -> float:
@@ -29,7 +42,7 @@ class ActionCommands(Provider):
     async def discover(self) -> Hits:
         """Offer all actions, as in the table."""
         for title, note, run in self._commands():
-            yield DiscoveryHit(title, run, help=note)
+            yield DiscoveryHit(_dim(title, note), run, text=title, help=note)
 
     async def search(self, query: str) -> Hits:
         """Offer actions and themes whose title matches."""
@@ -42,9 +55,8 @@ class ActionCommands(Provider):
         for title, note, run in commands:
             score = matcher.match(title)
             if score > 0:
-                yield Hit(
-                    score + _closeness(title, query), matcher.highlight(title), run, help=note
-                )
+                shown = _dim(title, note) if _is_idle(note) else matcher.highlight(title)
+                yield Hit(score + _closeness(title, query), shown, run, text=title, help=note)
 
     def _console(self) -> "ConsoleApp":
         return cast("ConsoleApp", self.app)
@@ -55,7 +67,7 @@ class ActionCommands(Provider):
         return [
             (
                 action.title,
-                f"not now: {why_not}"
+                f"{_NOT_NOW}{why_not}"
                 if (why_not := action.why_not(scene))
                 else f"key {shown_key(action)}",
                 partial(app.act, action.id),

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from textual.command import CommandPalette
+from textual.content import Content
 
 from eaglemon.core.views import ServerState, Snapshot
 from eaglemon.tui.actions import ACTIONS, shown_key
@@ -94,7 +95,12 @@ async def test_the_palette_runs_actions(key: str) -> None:
 async def test_the_palette_offers_every_action_with_its_key_or_reason() -> None:
     async with opened(snapshots.IDLE) as console:
         provider = ActionCommands(console.app.screen)
-        found = {hit.text: hit.help async for hit in provider.discover()}
+        hits = [hit async for hit in provider.discover()]
+        found = {hit.text: hit.help for hit in hits}
+        for hit in hits:
+            assert isinstance(hit.display, Content)
+            dim = any(span.style == "$quiet" for span in hit.display.spans)
+            assert dim is (hit.help or "").startswith("not now: ")
         assert set(found) == {a.title for a in ACTIONS if a.id != "palette"}
         assert found["Quit: servers keep running"] == "key q"
         stop = found["Stop the server: TERM, time to end, KILL, wait for the memory"]
