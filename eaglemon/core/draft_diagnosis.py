@@ -330,7 +330,10 @@ def _too_few(
         verdict=DraftVerdict.WEAK,
         sentence=f"the draft is weak: {few}",
         evidence=(*told, *doubts_of(known)),
-        fixes=("train it longer, on the target's own answers to such prompts",),
+        fixes=(
+            "train it longer, on the target's own answers to such prompts",
+            "if it was better elsewhere, compare its files: damaged weights look the same",
+        ),
     )
 
 

@@ -72,3 +72,23 @@ def test_vllm_without_speculation_tells_none() -> None:
     gauges = ENGINES["vllm"].gauges(parse_metrics(text))
     assert gauges.accept is None
     assert (gauges.generation_tokens, gauges.kv_used_fraction) == (7, 0.5)
+
+
+def test_vllm_ranks_of_data_parallelism_are_one_server() -> None:
+    """A second engine of the same counters: sums are twice as large, shares are those of one."""
+    text = (CAPTURES / "vllm-0.32-cpu/metrics/part-after.prom").read_text("utf-8")
+    second = "\n".join(
+        line.replace('engine="0"', 'engine="1"')
+        for line in text.splitlines()
+        if 'engine="0"' in line
+    )
+    one = ENGINES["vllm"].gauges(parse_metrics(text))
+    two = ENGINES["vllm"].gauges(parse_metrics(f"{text}\n{second}\n"))
+    assert one.accept is not None
+    assert two.accept == one.accept + one.accept
+    assert two.accept is not None
+    assert two.accept.survival == one.accept.survival
+    assert one.generation_tokens is not None
+    assert two.generation_tokens == 2 * one.generation_tokens
+    assert two.kv_used_fraction == one.kv_used_fraction
+    assert two.started_at == one.started_at
