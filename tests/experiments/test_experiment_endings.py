@@ -86,6 +86,26 @@ async def test_a_second_interrupt_does_not_break_off_the_clean_up(store: Store) 
     assert (await store.experiment("ab-1")).outcome == "cancelled"
 
 
+async def test_a_clean_up_that_is_ended_by_force_can_be_gone_on_with(store: Store) -> None:
+    host = FakeHost()
+    bench = FakeBench(host)
+    bench.pause = {"probe": asyncio.Event(), "stop": asyncio.Event()}
+    service = ExperimentService(bench, store)
+    task = asyncio.create_task(service.run(plan_on(service)))
+    await until(lambda: "probe" in bench.steps)
+    task.cancel()
+    await until(lambda: "stop" in bench.steps)
+    # As asyncio does it where the second Ctrl-C comes: all tasks are cancelled.
+    for one in asyncio.all_tasks() - {asyncio.current_task()}:
+        one.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert host.living == ["base-1"]
+    assert (await store.experiment("ab-1")).outcome == ""
+    assert (await ExperimentService(FakeBench(host), store).resume()).outcome == "done"
+    assert host.living == []
+
+
 async def test_an_error_in_one_of_two_lanes_is_told_in_its_own_words(store: Store) -> None:
     bench = FakeBench(FakeHost())
 
