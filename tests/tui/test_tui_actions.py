@@ -98,8 +98,8 @@ async def test_the_palette_offers_every_action_with_its_key_or_reason() -> None:
         hits = [hit async for hit in provider.discover()]
         found = {hit.text: hit.help for hit in hits}
         for hit in hits:
-            assert isinstance(hit.display, Content)
-            dim = any(span.style == "$quiet" for span in hit.display.spans)
+            assert isinstance(hit.prompt, Content)
+            dim = any(span.style == "$quiet" for span in hit.prompt.spans)
             assert dim is (hit.help or "").startswith("not now: ")
         assert set(found) == {a.title for a in ACTIONS if a.id != "palette"}
         assert found["Quit: servers keep running"] == "key q"
