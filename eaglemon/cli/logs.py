@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import click
 
@@ -10,7 +11,6 @@ from eaglemon.app.api import Eaglemon
 from eaglemon.cli import completing, diagnostics, output, session
 from eaglemon.cli.invocation import Invocation, host_option, json_option
 from eaglemon.core.units import plural
-from eaglemon.core.views import LogBatch, ServerView
 from eaglemon.errors import EXIT_OK
 
 # All escape sequences and control characters but tabs and colours: a log must not be able to
@@ -44,30 +44,28 @@ def command(
     With --follow and --json each line becomes one JSON document on a line of its own.
     """
 
-    async def work(console: Eaglemon) -> tuple[ServerView, list[LogBatch]]:
+    async def work(console: Eaglemon) -> None:
         found = await session.find_server(console, server, needs="runs")
-        kept: list[LogBatch] = []
-        async for batch in console.logs(found.id, follow=follow, tail=lines):
-            if batch.dropped:
-                diagnostics.warn(f"{plural(batch.dropped, 'line')} left out: reading is too slow")
-            if as_json and not follow:
-                kept.append(batch)
-            elif as_json:
-                for line in batch.lines:
-                    output.write_json_line("logs", {"server": found.id, "line": line})
-            else:
-                output.write_styled(shown(batch.lines))
-        return found, kept
+        about = {"server": found.id, "log_path": found.log_path}
+        whole = output.LongDocument("logs", about, "lines") if as_json and not follow else None
+        next_offset = None
+        with whole or nullcontext():
+            async for batch in console.logs(found.id, follow=follow, tail=lines):
+                next_offset = batch.next_offset
+                if batch.dropped:
+                    left_out = plural(batch.dropped, "line")
+                    diagnostics.warn(f"{left_out} left out: reading is too slow")
+                if whole is not None:
+                    whole.add(batch.lines)
+                elif as_json:
+                    for line in batch.lines:
+                        output.write_json_line("logs", {"server": found.id, "line": line})
+                else:
+                    output.write_styled(shown(batch.lines))
+            if whole is not None:
+                whole.write({"next_offset": next_offset})
 
-    found, kept = session.run_on(invocation.hosts(hosts), invocation.profiles(), work)
-    if as_json and not follow:
-        content = {
-            "server": found.id,
-            "log_path": found.log_path,
-            "lines": [line for batch in kept for line in batch.lines],
-            "next_offset": kept[-1].next_offset if kept else None,
-        }
-        output.write_document("logs", content)
+    session.run_on(invocation.hosts(hosts), invocation.profiles(), work)
     return EXIT_OK
 
 

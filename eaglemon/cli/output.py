@@ -7,12 +7,14 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
+from typing import Self
 
 from eaglemon.core.redact import MASK, is_secret, mask_argv, mask_env
 from eaglemon.core.terminal import harmless
 from eaglemon.errors import EaglemonError
 
 SCHEMA_VERSION = 1
+_IN_MEMORY_LETTERS = 4 << 20
 # JSON may have them as they are, but they move the cursor of a terminal all the same.
 _LATE_CONTROLS = re.compile("[\x7f-\x9f\u2028\u2029]")
 
@@ -62,6 +64,55 @@ def write_json_line(command: str, content: Mapping[str, object]) -> None:
     _write(_json(_document(command, content)) + "\n")
 
 
+class LongDocument:
+    """The one JSON document of a command with a list that may not fit into memory.
+
+    It is kept in a temporary file until it is whole: a command that fails writes none.
+    """
+
+    def __init__(self, command: str, content: Mapping[str, object], name: str) -> None:
+        """``content`` comes before the list, which is called ``name``."""
+        import tempfile  # noqa: PLC0415 -- other commands do without
+
+        self._file = tempfile.SpooledTemporaryFile(  # noqa: SIM115 -- closed at the end of "with"
+            _IN_MEMORY_LETTERS, "w+", encoding="utf-8", errors="surrogatepass"
+        )
+        self._is_empty = True
+        begin = _json(_document(command, content), indent=2).removesuffix("\n}")
+        self._keep(f"{begin},\n  {_json(name)}: [")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def add(self, items: Iterable[str]) -> None:
+        """Append to the list; raises ``OutputFailedError`` where there is no room to keep it."""
+        text = ",".join(f"\n    {_json(item)}" for item in items)
+        if text:
+            self._keep(text if self._is_empty else f",{text}")
+            self._is_empty = False
+
+    def write(self, content: Mapping[str, object]) -> None:
+        """Write all of it to stdout; ``content`` comes after the list."""
+        end = _json(dict(content), indent=2).removeprefix("{")
+        close = "]" if self._is_empty else "\n  ]"
+        self._keep(f"{close},{end}\n")
+        self._file.seek(0)
+        while part := self._file.read(_IN_MEMORY_LETTERS):
+            _write(part)
+
+    def _keep(self, text: str) -> None:
+        try:
+            self._file.write(text)
+        except OSError as error:
+            raise OutputFailedError(
+                f"no room to put the document together: {error.strerror}",
+                hint="name a larger folder in TMPDIR, or leave out --json",
+            ) from error
+
+
 def plain(value: object) -> object:
     """Return a value as JSON has it: dataclasses as objects, secrets masked, no NaN."""
     if is_dataclass(value) and not isinstance(value, type):
@@ -90,7 +141,7 @@ def _document(command: str, content: Mapping[str, object]) -> dict[str, object]:
     return {"schema_version": SCHEMA_VERSION, "command": command, **body}
 
 
-def _json(document: Mapping[str, object], indent: int | None = None) -> str:
+def _json(document: object, indent: int | None = None) -> str:
     text = json.dumps(document, indent=indent, ensure_ascii=False)
     return _LATE_CONTROLS.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 

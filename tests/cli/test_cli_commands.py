@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from eaglemon.cli import output
 from eaglemon.core.hosts import LinkState
 from eaglemon.core.problems import Problem, Severity
 from eaglemon.core.views import LogBatch, ServerState, StopView
@@ -289,6 +290,22 @@ def test_logs_are_written_as_they_are(run: CommandLine) -> None:
     document = run("logs", "sglang", "--json").document
     assert document["lines"] == ["one", "two"]
     assert document["next_offset"] == 8
+
+
+@pytest.mark.parametrize("lines", [(), ("one",), ("a\x1b[0m\u2028", "\udcff", 'quoted "x"')])
+def test_a_long_document_is_written_as_a_short_one(
+    lines: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "_IN_MEMORY_LETTERS", 16)
+    content = {"server": "s", "lines": list(lines), "next_offset": None}
+    output.write_document("logs", content)
+    whole = capsys.readouterr().out
+    with output.LongDocument("logs", {"server": "s"}, "lines") as document:
+        document.add(lines[:1])
+        document.add(lines[1:])
+        assert capsys.readouterr().out == ""
+        document.write({"next_offset": None})
+    assert capsys.readouterr().out == whole
 
 
 def test_followed_logs_as_json_are_one_document_a_line(run: CommandLine) -> None:
