@@ -22,9 +22,11 @@ help:
 demo: $(INSTALLED)
 	@$(BIN)/eaglemon demo
 
-# A worker for each core: most tests wait for processes and links.
+# Two workers for each core: half of the time tests wait for processes and links.
+WORKERS ?= $(shell nproc 2>/dev/null | awk '{n = 2 * $$1; print n < 8 ? n : 8}')
+
 test: lint
-	$(BIN)/pytest -n auto --maxprocesses 8
+	$(BIN)/pytest -n $(or $(WORKERS),auto) --dist worksteal
 
 lint: $(INSTALLED)
 	$(BIN)/ruff format --check .

@@ -61,11 +61,18 @@ class Sshd:
 
     def cut(self) -> None:
         """Kill the processes of all connections at once, as a cut network would."""
+        self.stall()
         self._signal(signal.SIGKILL)
 
     def stall(self) -> None:
         """Stop the processes of all connections, as a network that swallows everything would."""
-        self._signal(signal.SIGSTOP)
+        # One that has just let somebody in makes another process, until it has been stopped.
+        until = time.monotonic() + START_LIMIT_S
+        while running := [pid for pid in self._processes() if not _is_stopped(pid)]:
+            assert time.monotonic() < until, running
+            for pid in running:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
 
     def go_on(self) -> None:
         """End a ``stall``."""
@@ -78,9 +85,12 @@ class Sshd:
         self.process.wait()
 
     def _signal(self, number: int) -> None:
-        for pid in _descendants(self.process.pid, name="sshd"):
+        for pid in self._processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
+
+    def _processes(self) -> list[int]:
+        return _descendants(self.process.pid, name="sshd")
 
 
 def start_sshd(folder: Path, *, extra: Sequence[str] = ()) -> Sshd:
@@ -157,6 +167,15 @@ def _try_start(program: str, folder: Path, port: int, extra: Sequence[str]) -> S
     process.kill()
     process.wait()
     return None
+
+
+def _is_stopped(pid: int) -> bool:
+    """Tell whether a process does nothing any more: stopped, ended, or gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return text.rpartition(")")[2].split()[0] in {"T", "Z", "X"}
 
 
 def _descendants(pid: int, *, name: str) -> list[int]:
