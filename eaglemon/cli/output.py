@@ -129,6 +129,8 @@ def plain(value: object) -> object:
 def _field(name: str, value: object) -> object:
     if isinstance(value, str):
         return MASK if value and is_secret(name) else str(value)
+    if isinstance(value, (list, tuple)) and is_secret(name):
+        return [MASK if isinstance(item, str) else plain(item) for item in value]
     if name in {"argv", "command"} and isinstance(value, tuple):
         return mask_argv([str(word) for word in value])
     if name == "env" and isinstance(value, Mapping):

@@ -167,6 +167,8 @@ def value_of(profile: Profile, key: str) -> str:
     """Return the value of a dotted key as text, secrets masked."""
     table, _, inner = key.partition(".")
     value = getattr(profile, table)
+    if key == "command":
+        value = tuple(mask_argv(value))
     if inner:
         value = value.get(inner) if isinstance(value, Mapping) else getattr(value, inner, None)
     return MASK if is_secret(inner or table) and value else str(value)

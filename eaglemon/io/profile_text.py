@@ -7,7 +7,7 @@ from pathlib import Path
 import tomlkit
 
 from eaglemon.core.profiles import Profile
-from eaglemon.core.redact import MASK, is_secret
+from eaglemon.core.redact import MASK, is_secret, mask_argv
 from eaglemon.errors import ConfigError
 from eaglemon.io.paths import user_config_folder
 
@@ -21,6 +21,8 @@ def profile_toml(profile: Profile, *, masked: bool = False) -> str:
     tables = []
     for field in fields(Profile):
         value = getattr(profile, field.name)
+        if masked and field.name == "command":
+            value = tuple(mask_argv(value))
         if field.name in {"name", "source"} or value in (None, "", (), {}, field.default):
             continue
         if is_dataclass(value) and not isinstance(value, type):

@@ -25,7 +25,7 @@ from eaglemon.core.experiment_records import (
     LaunchIntent,
     Startup,
 )
-from eaglemon.core.redact import MASK, is_secret, mask_env
+from eaglemon.core.redact import MASK, is_secret, mask_argv, mask_env
 from eaglemon.core.verdict import Trial
 from eaglemon.errors import StoreError
 from eaglemon.io import store_queries as queries
@@ -353,7 +353,8 @@ def _masked(arm: Arm) -> Arm:
         for name, value in arm.settings.items()
     }
     env = mask_env(dict(profile.env))
-    return replace(arm, profile=replace(profile, flags=flags, env=env), settings=settings)
+    shown = replace(profile, flags=flags, env=env, command=tuple(mask_argv(profile.command)))
+    return replace(arm, profile=shown, settings=settings)
 
 
 def _json(value: object) -> str:

@@ -9,9 +9,12 @@ import pytest
 
 from eaglemon.app.recording import read, record
 from eaglemon.app.runs import notes_of, profile_of, request_of
+from eaglemon.cli import output
+from eaglemon.cli.profiles import value_of
 from eaglemon.core.runs import RunRecord
 from eaglemon.core.views import LaunchPlan, LogBatch
 from eaglemon.io import agent_values, shell_values
+from eaglemon.io.profile_text import profile_toml
 from tests.tui import snapshots
 from tests.tui.fake_console import EAGLE3, FakeConsole
 
@@ -81,6 +84,20 @@ def test_a_profile_with_secrets_in_its_command_is_whole_again_from_its_record() 
     found = profile_of(told, {told.profile: mine})
     assert found.digest() == profile.digest()
     assert profile_of(told, {}).command == ("env", "HF_TOKEN=***", "python")
+
+
+def test_a_profile_as_it_is_shown_tells_no_secret() -> None:
+    flags = {"api-key": ("what-a-profile-has", "k2")}
+    profile = replace(EAGLE3, command=("env", "HF_TOKEN=what-a-profile-has", "x"), flags=flags)
+    assert value_of(profile, "command") == "('env', 'HF_TOKEN=***', 'x')"
+    for shown in (
+        profile_toml(profile, masked=True),
+        repr(output.plain(profile)),
+        value_of(profile, "command") + value_of(profile, "flags.api-key"),
+    ):
+        assert "HF_TOKEN=***" in shown
+        assert "what-a-profile-has" not in shown
+    assert "what-a-profile-has" in profile_toml(profile)
 
 
 async def test_the_log_in_a_recording_tells_no_secret(tmp_path: Path) -> None:
