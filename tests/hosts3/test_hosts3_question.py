@@ -60,3 +60,20 @@ async def test_a_passphrase_may_be_refused() -> None:
         await pilot.press("a", "escape")
         async with asyncio.timeout(30.0):
             assert await told is None
+
+
+async def test_questions_come_one_after_the_other() -> None:
+    async with asked(PASSPHRASE) as (pilot, told):
+        first = pilot.app.screen
+        other = asyncio.ensure_future(ask_on(pilot.app, KEY))
+        await pilot.press("y", "y")
+        await pilot.pause()
+        assert pilot.app.screen is first
+        await pilot.press("enter")
+        async with asyncio.timeout(30.0):
+            assert await told == "yy"
+            while pilot.app.screen is first or not isinstance(pilot.app.screen, HostQuestionScreen):
+                await pilot.pause()
+            await pilot.pause()
+            await pilot.press("y")
+            assert await other == "yes"

@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
@@ -67,8 +68,19 @@ class HostQuestionScreen(ModalScreen[str | None]):
         self.dismiss(None)
 
 
+_asking: WeakKeyDictionary[App[None], asyncio.Lock] = WeakKeyDictionary()
+
+
 async def ask_on(app: App[None], question: HostQuestion) -> str | None:
-    """Show the question over whatever is on screen and return the answer."""
+    """Show the question over whatever is on screen and return the answer.
+
+    One after the other: what is typed must not end up in a question that has just come up.
+    """
+    async with _asking.setdefault(app, asyncio.Lock()):
+        return await _ask(app, question)
+
+
+async def _ask(app: App[None], question: HostQuestion) -> str | None:
     answered: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
     def take(answer: str | None) -> None:
