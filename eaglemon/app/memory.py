@@ -19,6 +19,8 @@ from eaglemon.io.host_link import HostLink
 
 SAMPLE_S = 0.2
 """GPU samples come this often while a stop waits for the memory."""
+ACCOUNT_STEPS, ACCOUNT_STEP_S = 40, 0.05
+"""The end of the host's account of a stop may come so much later than the memory."""
 UNSEEN_S = 5.0
 """So long a driver is waited for that does not tell who holds memory: it may be slow, and what is
 in use may yet turn out to have been this run's."""
@@ -55,6 +57,7 @@ async def watch_release(run: Stopped) -> None:
                 return
         before = levels_before(run.record, run.seen.held_uuids)
         if not before:
+            await _until_accounted(run)
             run.feed(MemoryBack())  # It never held GPU memory.
             return
         steps = release_steps(run.host.link, before, pids=pids, gone_at=gone_at, seen=run.host.take)
@@ -65,11 +68,20 @@ async def watch_release(run: Stopped) -> None:
                 now = asyncio.get_running_loop().time()
                 known_at = known_at if release.unknown else now
                 if release.back:
+                    await _until_accounted(run)
                     run.feed(MemoryBack())
                 elif release.unknown and now - known_at >= UNSEEN_S:
                     run.feed(MemoryUnseen(reason=release.unknown))
                     return
                 run.changed()
+
+
+async def _until_accounted(run: Stopped) -> None:
+    """Wait a moment for the end of the host's account: the memory may be back before it is."""
+    for _ in range(ACCOUNT_STEPS):
+        if run.machine.stop is None or run.machine.stop.gone_at is not None:
+            return
+        await asyncio.sleep(ACCOUNT_STEP_S)
 
 
 async def _look_for_holders(

@@ -125,6 +125,13 @@ def _status(machine: ServerMachine, event: StatusSeen) -> list[Command]:
     return []
 
 
+@on(StatusSeen, ServerState.RELEASING, ServerState.STOPPED)
+def _account(machine: ServerMachine, event: StatusSeen) -> list[Command]:
+    # An exit is seen before the host has written that the last process is gone.
+    machine.exit, machine.stop = event.exit or machine.exit, event.stop or machine.stop
+    return []
+
+
 @on(StatusSeen, ServerState.LOST)
 def _link_back(machine: ServerMachine, event: StatusSeen) -> list[Command]:
     early = {ServerState.SPAWNING, ServerState.WARMING}

@@ -1,5 +1,6 @@
 """A stop on a host whose driver does not tell: unknown memory is never told as none."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,8 +13,9 @@ from eaglemon.app.seen import Seen
 from eaglemon.app.stop_account import waits_for
 from eaglemon.core.hosts import GpuProcess, GpuSample, HostSample
 from eaglemon.core.lifecycle import ServerMachine
-from eaglemon.core.lifecycle_events import Event, MemoryBack, MemoryUnseen
+from eaglemon.core.lifecycle_events import Event, MemoryBack, MemoryUnseen, StatusSeen
 from eaglemon.core.profiles import Limits
+from eaglemon.core.runs import RunExit, RunStop
 from eaglemon.core.views import ServerState
 from eaglemon.sim.host import SimHost
 from tests.cases4.conftest import Desk, console
@@ -106,6 +108,22 @@ async def test_memory_that_may_be_of_others_ends_a_stop_unproven(
     assert run.told == [MemoryUnseen(reason=reason)]
     assert run.seen.release is not None
     assert waits_for(run.seen.release) == f"waiting for GPU memory: {reason}"
+
+
+async def test_memory_that_is_back_first_waits_for_the_end_of_the_account() -> None:
+    begun = RunStop(requested_at=1.0, grace_s=1.0, term_sent_at=1.0, term_count=2)
+    run = Run(samples=[SEEN])
+    # The exit was seen, and not yet that no process is left.
+    run.machine.enter(ServerState.RELEASING)
+    run.machine.stop = begun
+    watching = asyncio.create_task(memory.watch_release(run))
+    while run.samples:
+        await asyncio.sleep(0)
+    assert run.told == []
+    gone = StatusSeen(living=0, exit=RunExit(code=0), stop=replace(begun, gone_at=2.0))
+    assert run.machine.handle(gone) == []
+    await watching
+    assert run.told == [MemoryBack()]
 
 
 def test_a_gpu_that_has_failed_stands_against_a_launch() -> None:
