@@ -59,6 +59,8 @@ class ProbeRuns:
 
         def show(progress: ProbeProgress) -> None:
             keeper.probe = progress
+            if progress.state == "done":
+                keeper.seen.probed = progress
             (seen or _nobody)(progress)
 
         target = ProbeTarget(

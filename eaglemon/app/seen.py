@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from eaglemon.core.hosts import GpuProcess
+from eaglemon.core.probe import ProbeProgress
 from eaglemon.core.release import Release
 from eaglemon.core.runs import RunActivity
 from eaglemon.core.stall import WINDOW_S, has_moved, reads_or_writes
@@ -36,6 +37,8 @@ class Seen:
     held_uuids: set[str] = field(default_factory=set)
     pids_ever: set[int] = field(default_factory=set)
     """The driver may list a process for a moment after it has gone from ``/proc``."""
+    probed: ProbeProgress | None = None
+    """The last probe of this console that ran to its end."""
     release: Release | None = None
     stranger: str | None = None
     """Who has the port that this server wanted."""

@@ -82,6 +82,7 @@ def server_view(keeper: Keeper, *, now: float, wall: float) -> ServerView:
         ready_eta_s=eta.ready_s,
         eta_source=eta.source or "",
         usual_start_s=keeper.past.usual_s,
+        measured=keeper.seen.probed,
         health=health,
         acceptance=_acceptance(keeper, now) if machine.was_ready and not ended else None,
         load=keeper.meter.load(now, since=_since(keeper))

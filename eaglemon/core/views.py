@@ -259,6 +259,8 @@ class ServerView:
     notes: tuple[str, ...] = ()
     probe: ProbeProgress | None = None
     """The last probe of this console."""
+    measured: ProbeProgress | None = None
+    """The last of them that ran to its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

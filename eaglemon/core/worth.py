@@ -79,7 +79,8 @@ def worth_of(
 
 def _done(server: ServerView) -> ProbeProgress | None:
     probe = server.probe
-    return probe if probe is not None and probe.state == "done" else None
+    # While a server is probed anew, what was measured before stands.
+    return probe if probe is not None and probe.state == "done" else server.measured
 
 
 def _kind(probe: ProbeProgress) -> tuple[object, ...]:

@@ -79,6 +79,8 @@ def test_break_even_is_told_beside_a_like_server_without_speculation() -> None:
     assert worth.capacity.overhead == pytest.approx(2.8 * 90 / 140)
     text = acceptance(server.acceptance, server, 60, worth).plain
     assert "break-even 1.80 · it pays · 1.56 x of base when probed" in text
+    again = replace(server, probe=snapshots.probe_progress(), measured=server.probe)
+    assert worth_of(again, [server, baseline()], MODELS) == worth
     slow = probed(snapshots.ready(), 80.0)
     assert slow.acceptance is not None
     worth = worth_of(slow, [baseline()], MODELS)

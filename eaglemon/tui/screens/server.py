@@ -9,7 +9,7 @@ from textual.widget import Widget
 from eaglemon.app.api import Eaglemon, Experiments
 from eaglemon.core import units
 from eaglemon.core.views import PhaseState, ServerView, Snapshot
-from eaglemon.core.worth import StoredWorth, Worth, worth_of
+from eaglemon.core.worth import StoredWorth, worth_of
 from eaglemon.errors import EaglemonError
 from eaglemon.tui import panels
 from eaglemon.tui.acceptance_panels import accept_line, acceptance, compared, speeds
@@ -53,7 +53,6 @@ class ServerScreen(ConsoleScreen):
     ) -> None:
         super().__init__(settings)
         self._experiments = experiments
-        self._worth: Worth | None = None
         self._stored: StoredWorth | None = None
         self._compared = TextPanel(id="worth", classes="panel -absent")
         self.server_id = server_id
@@ -148,7 +147,7 @@ class ServerScreen(ConsoleScreen):
     async def _follow_log(self) -> None:
         try:
             async for batch in self._api.logs(self.server_id, follow=True, tail=LOG_TAIL):
-                self._log.add(batch.lines, dropped=batch.dropped)
+                self._log.add(batch.lines)
         except EaglemonError as error:
             self._log.end(f"the log cannot be read: {error}")
         else:
@@ -195,10 +194,8 @@ class ServerScreen(ConsoleScreen):
     def _draw_measurements(self, server: ServerView) -> None:
         width = self.columns
         inner = _inner_width(self._accept, width - 4)
-        found = worth_of(server, self._servers, {p.name: p.model for p in self._api.profiles()})
-        # While it is probed anew, what is known stands.
-        self._worth = found or self._worth
-        told = acceptance(server.acceptance, server, inner, self._worth, stored=self._stored)
+        worth = worth_of(server, self._servers, {p.name: p.model for p in self._api.profiles()})
+        told = acceptance(server.acceptance, server, inner, worth, stored=self._stored)
         self._accept.show(told)
         self._set(self._compared, self._stored is not None and not server.state.ended)
         if self._stored is not None:
