@@ -26,7 +26,8 @@ READ = re.compile(
     r"(?:vllm|sglang):(?:spec_|generation_tokens_total|num_\w*re|\w*usage|gen_throughput)"
 )
 """Lines of which something is read."""
-LIMITS = HttpLimits(connect_s=0.4, read_s=0.4)
+LIMITS = HttpLimits(connect_s=30.0, read_s=30.0)
+HASTY = HttpLimits(connect_s=30.0, read_s=0.4)
 
 
 @pytest.mark.parametrize("engine", SCRAPES)
@@ -73,7 +74,7 @@ BROKEN: dict[str, Script] = {
 @pytest.mark.parametrize("name", BROKEN)
 async def test_a_server_that_does_not_answer_well(name: str) -> None:
     with pytest.raises(HttpError):
-        await asked("sglang", BROKEN[name])
+        await asked("sglang", BROKEN[name], HASTY)
 
 
 @pytest.mark.parametrize("status", [400, 404, 500, 503])
@@ -88,11 +89,11 @@ def test_what_is_no_number_is_not_known() -> None:
     assert (gauges.running, gauges.tok_s, gauges.waiting) == (None, None, 2)
 
 
-async def asked(engine: str, script: Script) -> Gauges | None:
+async def asked(engine: str, script: Script, limits: HttpLimits = LIMITS) -> Gauges | None:
     """Return one reading of a server that answers its metrics as the script says."""
     async with asyncio.timeout(60), ScriptedServer(lambda _: script, played="/metrics") as server:
         http = HttpClient(LocalTransport(), address="127.0.0.1", port=server.port)
         try:
-            return await read_gauges(http, ENGINES[engine], limits=LIMITS)
+            return await read_gauges(http, ENGINES[engine], limits=limits)
         finally:
             await http.close()

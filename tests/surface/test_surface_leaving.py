@@ -31,18 +31,9 @@ class Session:
             "TERM": "screen-256color",
         }
         # readline, where pytest has loaded it, has put its own idea of a size into the environment.
-        words = [
-            "env",
-            "-u",
-            "COLUMNS",
-            "-u",
-            "LINES",
-            "-u",
-            "LC_ALL",
-            "-u",
-            "LC_CTYPE",
-            *(f"{name}={value}" for name, value in settings.items()),
-        ]
+        own = ("COLUMNS", "LINES", "LC_ALL", "LC_CTYPE", "EAGLEMON_ASCII", "NO_COLOR")
+        words = ["env", *(word for name in own for word in ("-u", name))]
+        words += [f"{name}={value}" for name, value in settings.items()]
         line = shlex.join([*words, sys.executable, "-m", "eaglemon", "tui", "local"])
         line += "; echo left with $?; sleep 600"
         self.run("new-session", "-d", "-x", "120", "-y", "40", line)

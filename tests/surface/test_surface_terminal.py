@@ -22,7 +22,8 @@ class Terminal:
     def start(self, argv: list[str], environment: dict[str, str]) -> None:
         settings = [f"{name}={value}" for name, value in environment.items()]
         # What a machine says of its own language is not what these terminals speak.
-        plain = ["env", "-u", "LC_ALL", "-u", "LC_CTYPE", "-u", "COLUMNS", "-u", "LINES"]
+        own = ("LC_ALL", "LC_CTYPE", "COLUMNS", "LINES", "EAGLEMON_ASCII", "NO_COLOR")
+        plain = ["env", *(word for name in own for word in ("-u", name))]
         line = shlex.join([*plain, *settings, *argv]) + "; echo left with $?; sleep 600"
         self.command(line)
 

@@ -4,6 +4,7 @@ import asyncio
 import time
 from dataclasses import replace
 from datetime import UTC
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
@@ -161,10 +162,13 @@ def test_the_usual_pace_is_four_pictures_a_second_at_most() -> None:
 def test_no_console_is_opened_where_it_has_no_room(
     words: tuple[str, ...],
     otherwise: str,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("eaglemon.cli.tui.has_terminal", lambda: True)
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.setenv("COLUMNS", "20")
     monkeypatch.setenv("LINES", "5")
     assert main.run(words) == 2
