@@ -17,6 +17,16 @@ FOLDER = Path(__file__).parent / "frames"
 SIZES = {"80x24": (80, 24), "120x40": (120, 40), "200x50": (200, 50)}
 IN_THREE = ("eaglemon-dark", "eaglemon-light", "high-contrast")
 SCREENS = {"fleet": (), "server": ("2", "o", "2"), "host": ("h",), "kill": ("2", "K")}
+MORE = {
+    "log": ("2", "o", "l"),
+    "failed": ("2", "j", "j", "o"),
+    "launch": ("s",),
+    "help": ("question_mark",),
+    "profiles": ("P",),
+}
+"""At one size: their colours are those of the others."""
+CASES = [(screen, size) for screen in SCREENS for size in SIZES]
+CASES += [(screen, "120x40") for screen in MORE]
 LEAST = 4.5
 """Least contrast of text (WCAG AA); that of the theme for high contrast is 7 (AAA)."""
 
@@ -30,13 +40,12 @@ def too_faint(console: Opened, theme: str) -> list[str]:
     return [f"{text}: {name}, {value:.1f}" for value, name, text in found if value < least]
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize(("screen", "size"), CASES)
 async def test_styles_in_three_themes(screen: str, size: str) -> None:
     maps: list[str] = []
     faint: dict[str, list[str]] = {}
     async with opened(snapshots.FLEET, size=SIZES[size], logs=(snapshots.LOG,)) as console:
-        await console.press(*SCREENS[screen])
+        await console.press(*{**SCREENS, **MORE}[screen])
         for theme in sorted(THEMES):
             console.app.use_theme(theme)
             await console.settle()
