@@ -20,7 +20,13 @@ from eaglemon.cli.draft_runs import (
     python_option,
     threads_option,
 )
-from eaglemon.cli.draft_text import capture_lines, check_lines, inspect_lines, search_lines
+from eaglemon.cli.draft_text import (
+    capture_lines,
+    check_lines,
+    inspect_lines,
+    labels_line,
+    search_lines,
+)
 from eaglemon.cli.invocation import Invocation, json_option
 from eaglemon.core.draft_views import Captured, Examination, InspectView
 from eaglemon.core.problems import errors_among
@@ -147,11 +153,19 @@ def check_command(
     request = dict(zip(("folder", "target", "hidden"), paths, strict=True))
     found: Examination = bench.perform({"do": "check", "env": env, **request, **options})
     if as_json:
-        output.write_document("draft", {"checks": found.checks, "search": found.search})
+        document = {
+            "checks": found.checks,
+            "search": found.search,
+            "as_is": found.as_is,
+            "relabelled": found.relabelled,
+        }
+        output.write_document("draft", document)
     else:
         lines = [line for view in found.checks for line in check_lines(view)]
         if found.search is not None:
             lines += search_lines(found.search)
+        if found.relabelled is not None:
+            lines.append(labels_line(found.relabelled))
         output.write_lines(lines)
     best = found.search
     if best is None or not best.decided or best.slots is None:

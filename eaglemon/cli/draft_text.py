@@ -7,6 +7,7 @@ from eaglemon.core.draft_views import (
     CaptureOutlook,
     CheckView,
     InspectView,
+    Relabelled,
     RoundFigures,
     SearchView,
 )
@@ -102,6 +103,8 @@ def _as_served(view: RoundFigures | None) -> list[str]:
 def search_lines(view: SearchView) -> list[str]:
     """Return the best wiring, and what came next."""
     certain = "" if view.decided else " (not certain: capture more text)"
+    if not view.fits:
+        certain = " (no: nothing fits, this is the best of noise)"
     margin = UNKNOWN if view.margin_se is None else f"{view.margin_se:.1f} standard errors"
     settings = _errors(view.settings_margin_se)
     table: list[Row] = [("TRAINED ON", "ACCURACY", "BEHIND", "BEHIND IN ACCURACY")]
@@ -121,6 +124,14 @@ def search_lines(view: SearchView) -> list[str]:
         *columns(table, right=frozenset({1, 2, 3})),
         f"{view.tried} wirings tried, {nearest}, in {view.seconds:.1f} s",
     ]
+
+
+def labels_line(view: Relabelled) -> str:
+    """Return what a draft's choices tell, whatever its d2t says."""
+    return (
+        f"labels: {percent(view.accuracy)} right by d2t, {percent(view.relabelled)} with each row "
+        f"for the token that comes with it, {percent(view.by_last_token)} by the last token alone"
+    )
 
 
 def diagnosis_lines(view: DraftDiagnosis) -> list[str]:

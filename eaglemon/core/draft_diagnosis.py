@@ -294,11 +294,12 @@ def _speed(known: DraftEvidence, right: CheckView | None, overhead: float | None
         )
     if right is None and reached < _WEAK_LENGTH:
         return _too_few(known, right, f"accept length {reached:.2f} pays, and is low", told)
+    doubts = doubts_of(known)
     return Finding(
         verdict=DraftVerdict.FINE,
         sentence=f"nothing wrong found: accept length {reached:.2f}",
-        evidence=told,
-        certain=overhead is not None,
+        evidence=(*told, *doubts),
+        certain=overhead is not None and not doubts,
     )
 
 

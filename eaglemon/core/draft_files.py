@@ -11,8 +11,6 @@ from eaglemon.core.units import percent
 
 LOW_COVERAGE = 0.93
 SURE_SE = 5.0
-UNFIT = 0.15
-"""Below this share of right first steps no wiring is told from another: nothing fits."""
 _MORE_THAN_LAST = 0.1
 _SERVES = 2.0
 """A draft that is served this well has all its engine needs, under whatever names."""
@@ -97,7 +95,7 @@ def vocabulary_finding(known: DraftEvidence, right: CheckView | None) -> Finding
     coverage = known.inspect.coverage
     if coverage is None and right is not None:
         coverage = right.coverage
-    unfit = search is not None and search.best.accuracy < UNFIT
+    unfit = search is not None and not search.fits
     if coverage is not None and coverage < LOW_COVERAGE and not unfit:
         return Finding(
             verdict=DraftVerdict.VOCABULARY,
@@ -115,7 +113,7 @@ def settings_finding(known: DraftEvidence, right: CheckView | None) -> Finding |
     not what is wrong: a weak draft fits badly with any.
     """
     search = known.search
-    if search is None or search.best.accuracy < UNFIT:
+    if search is None or not search.fits:
         return None
     best = search.best.hypothesis
     shifted = best.token_shift or best.hidden_shift or best.halves_swapped
@@ -179,7 +177,7 @@ def doubts_of(known: DraftEvidence) -> tuple[str, ...]:
 def unfit_finding(known: DraftEvidence) -> Finding | None:
     """Judge a draft that nothing makes fit: its own weights are in doubt, not how it is fed."""
     search = known.search
-    if search is None or search.best.accuracy >= UNFIT:
+    if search is None or search.fits:
         return None
     best = (
         f"at best {percent(search.best.accuracy)} of its first steps are right offline, "

@@ -91,6 +91,8 @@ class CheckView:
         return self.served.accept_length if self.served is not None else self.accept_length
 
 
+UNFIT = 0.15
+"""Below this share of right first steps no wiring is told from another."""
 TARGET_ROPE = "+target_rope"
 """The setting of a hypothesis that turns positions as the target does, not as the draft says."""
 
@@ -167,7 +169,12 @@ class SearchView:
     @property
     def decided(self) -> bool:
         """The best is told from all others beyond doubt."""
-        return self.margin_se is not None and self.margin_se > 5.0
+        return self.fits and self.margin_se is not None and self.margin_se > 5.0
+
+    @property
+    def fits(self) -> bool:
+        """Whether anything fits: where nothing does, the best is the best of noise."""
+        return self.best.accuracy >= UNFIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,5 @@
 """Whether a server hands a draft the layers it was trained on."""
 
-from eaglemon.core.draft_files import UNFIT
 from eaglemon.core.draft_verdict import DraftEvidence, DraftVerdict, Finding
 from eaglemon.core.draft_views import CheckView, SearchView
 from eaglemon.core.wiring import Capture
@@ -24,7 +23,7 @@ def wiring_finding(
             evidence=(f"ids from {capture.key or 'defaults'}",),
             fixes=_wiring_fixes(known),
         )
-    if search is None or search.best.accuracy < UNFIT:
+    if search is None or not search.fits:
         return None
     if search.slots is None:
         return _unnumbered(search)
