@@ -30,16 +30,22 @@ def broken_finding(known: DraftEvidence) -> Finding | None:
         if problem.slug in BROKEN_FILES and problem.severity is Severity.ERROR
     ]
     served = known.served.accept_length if known.served else None
-    if not faults or (served is not None and served >= _SERVES):
-        return None
+    serves = served is not None and served >= _SERVES
     norms = all("norm" in fault.where for fault in faults)
+    # Without a norm's weights a draft may still serve; without others it has them by other names.
+    if not faults or (serves and not norms):
+        return None
     settings = "set the norm flags of config.json as it was trained" if norms else ""
     return Finding(
         verdict=DraftVerdict.NORMS if norms else DraftVerdict.WEAK,
         sentence=f"the draft's files are not what its config.json asks for: {faults[0].where} "
         f"{faults[0].message}",
-        evidence=tuple(str(fault) for fault in faults),
+        evidence=(
+            *(str(fault) for fault in faults),
+            *([] if served is None else [f"served accept length {served:.2f}"]),
+        ),
         fixes=(*([settings] if settings else []), "save the whole draft again, and restart"),
+        certain=not serves,
     )
 
 

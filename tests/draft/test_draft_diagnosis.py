@@ -368,3 +368,17 @@ def test_settings_that_bring_next_to_nothing_are_not_to_blame() -> None:
     assert diagnose_draft(known).verdict is DraftVerdict.WEAK
     better = replace(known, as_is=check((0, 2, 4), (0.1, 0.01, 0.0)))
     assert diagnose_draft(better).verdict is DraftVerdict.NORMS
+
+
+def test_a_norm_that_is_lost_is_named_although_it_serves() -> None:
+    """On vLLM 0.32 a draft reached 4.18 with its hidden_norm lost, and 4.48 with it."""
+    lost = Problem(where="layer.hidden_norm.weight", message="missing", slug="missing-tensor")
+    broken = replace(INSPECT, problems=(lost,))
+    diagnosis = diagnose_draft(replace(RIGHT, inspect=broken, checks=(), search=None))
+    assert diagnosis.verdict is DraftVerdict.NORMS
+    assert not diagnosis.certain
+    other = replace(lost, where="layer.mlp.up_proj.weight")
+    named_otherwise = replace(RIGHT, inspect=replace(INSPECT, problems=(other,)))
+    assert diagnose_draft(named_otherwise).verdict is DraftVerdict.FINE
+    useless = replace(named_otherwise, served=served((0.01, 0.0)))
+    assert diagnose_draft(useless).verdict is DraftVerdict.WEAK
