@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 from eaglemon.app.broadcast import Broadcast
 from eaglemon.app.keeper import Keeper
-from eaglemon.core.logs import LineAssembler
+from eaglemon.core.lines import LineAssembler
 from eaglemon.core.views import LogBatch
 from eaglemon.errors import HostError
 

@@ -8,9 +8,8 @@ from contextlib import nullcontext
 import click
 
 from eaglemon.app.api import Eaglemon
-from eaglemon.cli import completing, diagnostics, output, session
+from eaglemon.cli import completing, output, session
 from eaglemon.cli.invocation import Invocation, host_option, json_option
-from eaglemon.core.units import plural
 from eaglemon.errors import EXIT_OK
 
 # All escape sequences and control characters but tabs and colours: a log must not be able to
@@ -52,9 +51,6 @@ def command(
         with whole or nullcontext():
             async for batch in console.logs(found.id, follow=follow, tail=lines):
                 next_offset = batch.next_offset
-                if batch.dropped:
-                    left_out = plural(batch.dropped, "line")
-                    diagnostics.warn(f"{left_out} left out: reading is too slow")
                 if whole is not None:
                     whole.add(batch.lines)
                 elif as_json:

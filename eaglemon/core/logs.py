@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TypeAlias
 
-from eaglemon.core.lines import MAX_LINE_BYTES, Line, LineAssembler, LineSplitter, clean
+from eaglemon.core.lines import MAX_LINE_BYTES, Line, LineSplitter, clean
 from eaglemon.core.phases import (
     PHASE_ORDER,
     LogEvent,
@@ -21,8 +21,6 @@ from eaglemon.core.phases import (
     PhaseEntered,
     PhaseProgress,
 )
-
-__all__ = ["Line", "LineAssembler", "LogReader", "LogRule", "phase_rank", "rank_of"]
 
 _RANK = re.compile(r"[\[(][^\])]*?((?:[ _](?:DP|PP|TP|EP|ATTN_CP|MOE_DP)\d+)+)")
 _LOADS = (Phase.LOAD_TARGET, Phase.LOAD_DRAFT)

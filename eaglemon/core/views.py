@@ -313,8 +313,6 @@ class LogBatch:
     lines: tuple[str, ...]
     next_offset: int
     """Byte offset after the last of them: where to resume."""
-    dropped: int = 0
-    """Lines left out because the reader was too slow."""
     begin_offset: int | None = None
     """Where the first of them begins; ``None`` where the log is no file that can be read again."""
     restarted: bool = False

@@ -8,7 +8,8 @@ Newer Pythons colour the name and the message of an exception apart, so the text
 import re
 
 from eaglemon.core.diagnosis import ECHO_CAUSE, GENERIC_CAUSE
-from eaglemon.core.logs import Line, LogRule
+from eaglemon.core.lines import Line
+from eaglemon.core.logs import LogRule
 from eaglemon.core.phases import FaultSeen, NoteSeen
 
 SPECIFIC = 80

@@ -26,13 +26,6 @@ async def test_the_log_is_literal_complete_and_without_terminal_sequences() -> N
         assert "following, 5 lines" in console.text()
 
 
-async def test_lines_left_out_are_told() -> None:
-    batch = LogBatch(lines=("late",), next_offset=9, dropped=1200)
-    async with opened(READY, logs=(batch,)) as console:
-        await console.press("l")
-        assert "1 200 left out" in console.text()
-
-
 async def test_an_unreadable_log_says_why() -> None:
     fake = FakeConsole(READY, log_error=HostError("log of k25: permission denied", hint="chmod it"))
     async with opened(READY, fake=fake) as console:

@@ -4,7 +4,8 @@ import re
 from typing import Final
 
 from eaglemon.core.diagnosis import REQUESTS_CUT
-from eaglemon.core.logs import Line, LogRule
+from eaglemon.core.lines import Line
+from eaglemon.core.logs import LogRule
 from eaglemon.core.phases import (
     DecodeStats,
     FaultSeen,

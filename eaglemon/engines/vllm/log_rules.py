@@ -3,7 +3,8 @@
 import re
 
 from eaglemon.core.diagnosis import REQUESTS_CUT
-from eaglemon.core.logs import Line, LogRule
+from eaglemon.core.lines import Line
+from eaglemon.core.logs import LogRule
 from eaglemon.core.phases import DecodeStats, LogReady, Phase, PhaseEntered, PhaseProgress
 from eaglemon.core.speculation import AcceptCounts
 from eaglemon.engines.faults import (

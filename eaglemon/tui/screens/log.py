@@ -278,7 +278,7 @@ class LogScreen(ConsoleScreen):
         begin = batch.begin_offset
         if begin is None:
             self._past_told.set()
-            self._log.add(batch.lines, dropped=batch.dropped)
+            self._log.add(batch.lines)
             return
         if batch.restarted:
             for group in ("places", "pages", "search", "filter"):

@@ -52,7 +52,6 @@ class LogView(ScrollView, can_focus=True):
         self._waiting: deque[str] = deque(maxlen=MAX_LINES)
         self._unseen = 0
         self._timer: Timer | None = None
-        self._dropped = 0
         self._ended = False
         self._frozen = False
         self._following = True
@@ -83,11 +82,10 @@ class LogView(ScrollView, can_focus=True):
         """Say that nothing has come yet."""
         self._tell()
 
-    def add(self, lines: Sequence[str], *, dropped: int = 0) -> None:
-        """Take lines; ``dropped`` were left out before them."""
+    def add(self, lines: Sequence[str]) -> None:
+        """Take lines."""
         self._waiting.extend(lines)
         self._unseen += len(lines)
-        self._dropped += dropped
         if self._frozen:
             return
         if self._flush_s <= 0:
@@ -334,8 +332,6 @@ class LogView(ScrollView, can_focus=True):
         """Return what the title says, in order, each with how soon it goes where room is short."""
         follows = "following" if self._following else "not following (G)"
         told = [(0, "ended" if self._ended else follows), (1, self._count())]
-        if self._dropped:
-            told.append((7, f"{units.count(self._dropped)} left out"))
         if self._buffer.only:
             many = units.count(len(self._buffer.shown))
             told.append((4, f"{many} with {self._buffer.only!r}"))
