@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import pwd
+import re
 import signal
 import subprocess
 import time
@@ -20,6 +21,8 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 Json = Dict[str, Any]
 Key = Tuple[int, int]
 
+CONTAINER = re.compile(r"(?:docker|containerd|crio|libpod|kubepods)\S*?([0-9a-f]{64})")
+"""As in the agent: both must tell the same container."""
 POLL_S = 0.05
 KILL_WAIT_S = 10.0
 _FORWARDERS = frozenset(["docker", "podman", "nerdctl", "ssh", "sudo", "su", "kubectl", "tmux"])
@@ -67,15 +70,11 @@ def read_argv(pid: int) -> List[str]:
 def read_container(pid: int) -> Optional[str]:
     """Return the id of the container of a process, ``None`` outside of one."""
     try:
-        with open("/proc/%d/cgroup" % pid, encoding="utf-8") as file:
-            text = file.read()
+        with open("/proc/%d/cgroup" % pid, encoding="utf-8", errors="replace") as file:
+            found = CONTAINER.search(file.read(65536))
     except OSError:
         return None
-    for part in text.replace(".scope", "").replace("-", "/").replace(":", "/").split("/"):
-        name = part.strip()
-        if len(name) == 64 and all(letter in "0123456789abcdef" for letter in name):
-            return name[:12]
-    return None
+    return found.group(1)[:12] if found else None
 
 
 def read_inner_pid(pid: int) -> Optional[int]:

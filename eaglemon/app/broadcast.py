@@ -1,6 +1,12 @@
 """Tells readers that something changed; a slow reader misses steps, never the latest state."""
 
 import asyncio
+from collections.abc import Callable
+
+TICK_S = 1.0
+"""Ages on screen move at least this often."""
+COALESCE_S = 0.1
+"""Changes within this time make one snapshot."""
 
 
 class Broadcast:
@@ -26,3 +32,8 @@ class Broadcast:
         except TimeoutError:
             return False
         return True
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        """Wait until ``reached`` holds, which is looked at after each change and each tick."""
+        while not reached():
+            await self.beyond(self.version, timeout_s=TICK_S)

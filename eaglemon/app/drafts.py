@@ -100,8 +100,7 @@ class DraftDesk:
         spec = next(spec for spec in self._console.hosts() if spec.name == server.host)
         # Only what runs the draft needs the engine's packages.
         computes = "prompts" in request and request["do"] == "diagnose"
-        reached = profile.container is None and profile.conda is None
-        python = interpreter(profile) if computes and reached else None
+        python = interpreter(profile) if computes and profile.direct else None
         places: dict[str, Any] = {"target": profile.model, "env": profile.env}
         if request["do"] != "outlook":
             places["folder"] = profile.draft
@@ -110,21 +109,14 @@ class DraftDesk:
 
 def _served(server: "ServerView", profile: "Profile") -> dict[str, Any] | None:
     """Return what the last probe tells, else the server's own counters."""
-    from eaglemon.core.draft_served import served_figures  # noqa: PLC0415
-    from eaglemon.core.draft_verdict import ServedFigures  # noqa: PLC0415
+    from eaglemon.core.draft_served import counted_figures, served_figures  # noqa: PLC0415
 
-    probe, seen = server.probe, server.acceptance
-    ceiling = profile.speculation.ceiling if profile.speculation else None
+    probe = server.probe
     if probe is not None and probe.state == "done" and probe.figures.accept_length is not None:
-        return {**asdict(served_figures(probe)), "ceiling": ceiling}
-    if seen is None or seen.accept_length is None:
+        figures = served_figures(probe)
+    elif (counted := counted_figures(server.acceptance)) is not None:
+        figures = counted
+    else:
         return None
-    return asdict(
-        ServedFigures(
-            accept_length=seen.accept_length,
-            survival=seen.per_position,
-            source=seen.source,
-            temperature=None,
-            ceiling=ceiling,
-        )
-    )
+    ceiling = profile.speculation.ceiling if profile.speculation else None
+    return {**asdict(figures), "ceiling": ceiling}

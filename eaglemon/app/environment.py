@@ -66,7 +66,7 @@ async def environment_of(keeper: Keeper, *, now: float, wall: float) -> Environm
 
 async def _release(keeper: Keeper, notes: list[str]) -> tuple[str | None, str | None]:
     profile = keeper.profile
-    if profile.container is not None or profile.conda is not None:
+    if not profile.direct:
         return None, None  # Not to be seen from the host; the engine itself may tell.
     program = keeper.host.link.run_program(
         RELEASE_PROGRAM,

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from eaglemon.app.broadcast import Broadcast
+from eaglemon.app.broadcast import COALESCE_S, TICK_S, Broadcast
 from eaglemon.app.host import Host
 from eaglemon.app.host_set import HostSet
 from eaglemon.core.hosts import HostSample, HostSpec
@@ -14,10 +14,6 @@ from eaglemon.core.runs import RunStatus
 from eaglemon.core.views import Snapshot
 from eaglemon.io.clock import Clock, SystemClock
 from eaglemon.io.transport import Transport
-
-TICK_S = 1.0
-COALESCE_S = 0.1
-"""Changes within this time make one snapshot."""
 
 
 class GpuWatch:
@@ -74,9 +70,11 @@ class GpuWatch:
             async with asyncio.timeout(timeout_s):
                 for host in self._hosts.values():
                     await host.answered.wait()
-                while any(host.is_up and host.sample is None for host in self._hosts.values()):
-                    await self._changes.beyond(self._changes.version, timeout_s=TICK_S)
+                await self._changes.until(self._settled)
         return self.snapshot()
+
+    def _settled(self) -> bool:
+        return all(not host.is_up or host.sample is not None for host in self._hosts.values())
 
     # What the hosts tell (``HostListener``).
 

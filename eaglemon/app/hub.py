@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
-from eaglemon.app.broadcast import Broadcast
+from eaglemon.app.broadcast import COALESCE_S, TICK_S, Broadcast
 from eaglemon.app.care import Access, Foreign, restart, wait_at
 from eaglemon.app.environment import environment_of
 from eaglemon.app.finding import find_server
@@ -38,10 +39,6 @@ from eaglemon.errors import ConfigError, ServerError, TimeLimitError
 from eaglemon.io.clock import Clock, SystemClock
 from eaglemon.io.transport import Transport
 
-TICK_S = 1.0
-"""Ages on screen move at least this often."""
-COALESCE_S = 0.1
-"""Changes within this time make one snapshot."""
 LAST_LINES_S = 2.0
 UNDER_WAY = frozenset({ServerState.PREFLIGHT, ServerState.SPAWNING})
 """States of a launch to which the host has not answered."""
@@ -138,8 +135,7 @@ class Hub:
             async with asyncio.timeout(timeout_s):
                 for host in self._hosts.values():
                     await host.answered.wait()
-                while not self._settled(needs):
-                    await self._changes.beyond(self._changes.version, timeout_s=TICK_S)
+                await self._changes.until(partial(self._settled, needs))
         return self.snapshot()
 
     def find(self, text: str) -> ServerView:
@@ -177,8 +173,7 @@ class Hub:
         keeper = self._new_keeper(host, plan.profile)
         keeper.launch(plan, force=force, known=[k.id for k in self._keepers.values() if k.record])
         self._keepers[keeper.id] = keeper
-        while keeper.machine.state in UNDER_WAY:
-            await self._changes.beyond(self._changes.version, timeout_s=TICK_S)
+        await self._changes.until(lambda: keeper.machine.state not in UNDER_WAY)
         if keeper.machine.state is ServerState.FAILED and keeper.record is None:
             # It never ran: whoever asked is told why, and the fleet shows servers.
             self._keepers.pop(keeper.id, None)

@@ -32,14 +32,13 @@ async def check_launch(
     inside = profile.container is not None
     named = (profile.model, profile.draft, profile.workdir, profile.venv)
     paths = [] if inside else [path for path in named if _is_path(path)]
-    # What a conda environment or a container holds is not to be seen from the host.
-    direct = not inside and profile.conda is None
     answer = await host.link.check_host(
         paths=[path for path in paths if path is not None],
         port=profile.port,
         argv=list(plan.argv),
-        python=interpreter(profile) if direct else None,
-        package=engine.package if direct else None,
+        # What a conda environment or a container holds is not to be seen from the host.
+        python=interpreter(profile) if profile.direct else None,
+        package=engine.package if profile.direct else None,
         env=plan.env,
     )
     return [

@@ -205,19 +205,13 @@ async def _engine(
 def _places(engine: Engine, profiles: Sequence[Profile]) -> list[tuple[str, Mapping[str, str]]]:
     """Return where to look: Python and environment of each profile, and the host's own Python."""
     named: list[tuple[str, Mapping[str, str]]] = [
-        (interpreter(one), one.env)
-        for one in profiles
-        if one.engine == engine.name and _direct(one)
+        (interpreter(one), one.env) for one in profiles if one.engine == engine.name and one.direct
     ]
     found: list[tuple[str, Mapping[str, str]]] = []
     for place in [*named, ("python3", {})]:
         if place not in found:
             found.append(place)
     return found
-
-
-def _direct(profile: Profile) -> bool:
-    return profile.container is None and profile.conda is None
 
 
 def _not_looked_at(name: str) -> Requirement:

@@ -13,12 +13,11 @@ from eaglemon.cli.draft_runs import PLACE, Bench, Place, bench_for, threads_opti
 from eaglemon.cli.draft_text import diagnosis_lines, outlook_line
 from eaglemon.cli.invocation import Invocation, host_option, json_option
 from eaglemon.core.capacity import check_baseline, differences
-from eaglemon.core.draft_served import served_figures
+from eaglemon.core.draft_served import counted_figures, served_figures
 from eaglemon.core.draft_verdict import DraftReport, DraftVerdict, ServedFigures
 from eaglemon.core.draft_views import CaptureOutlook
 from eaglemon.core.probe import ProbeProgress
 from eaglemon.core.profiles import Profile
-from eaglemon.core.views import ServerView
 from eaglemon.draft.hub_cache import located
 from eaglemon.engines.command import interpreter
 from eaglemon.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, UsageError
@@ -171,7 +170,7 @@ def _find(
             host=server.host,
             version=environment.engine_version,
             probe=probe,
-            figures=_counted(server),
+            figures=counted_figures(server.acceptance),
             prompts=prompts,
         )
 
@@ -180,19 +179,6 @@ def _find(
         profiles,
         work,
         if_interrupted="the probe was cancelled, the server keeps running",
-    )
-
-
-def _counted(server: ServerView) -> ServedFigures | None:
-    """Return what the server's own counters tell, for want of a probe."""
-    seen = server.acceptance
-    if seen is None or seen.accept_length is None:
-        return None
-    return ServedFigures(
-        accept_length=seen.accept_length,
-        survival=seen.per_position,
-        source=seen.source,
-        temperature=None,
     )
 
 
@@ -221,8 +207,7 @@ def _bench(
         given["hidden"],
     )
     used = python
-    reached = profile.container is None and profile.conda is None
-    if used is None and subject.host is not None and reached:
+    if used is None and subject.host is not None and profile.direct:
         used = interpreter(profile)
     bench, paths = bench_for(invocation, host, *places, python=used)
     if bench.host is None:

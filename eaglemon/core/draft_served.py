@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from eaglemon.core.draft_verdict import LengthAlong, ServedFigures, ServedRequest
 from eaglemon.core.probe import ProbeProgress, RequestRecord, RequestStatus
+from eaglemon.core.views import AcceptanceView
 from eaglemon.errors import UsageError
 
 _LONG_OUTPUT = 96
@@ -47,6 +48,18 @@ def served_figures(probe: ProbeProgress, earlier: ProbeProgress | None = None) -
             and record.completion_tokens is not None
         ),
         earlier_length=None if earlier is None else earlier.figures.accept_length,
+    )
+
+
+def counted_figures(seen: AcceptanceView | None) -> ServedFigures | None:
+    """Return what the server's own counters tell, for want of a probe; ``None``: nothing."""
+    if seen is None or seen.accept_length is None:
+        return None
+    return ServedFigures(
+        accept_length=seen.accept_length,
+        survival=seen.per_position,
+        source=seen.source,
+        temperature=None,
     )
 
 

@@ -143,6 +143,11 @@ class Profile:
     source: str = ""
     """File it was read from."""
 
+    @property
+    def direct(self) -> bool:
+        """Whether the engine is in a Python of the host itself: in no container, in no conda."""
+        return self.container is None and self.conda is None
+
     def digest(self) -> str:
         """Return 12 hex digits over what decides the server's behaviour (not name or source)."""
         values = asdict(self)

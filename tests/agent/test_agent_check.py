@@ -7,10 +7,11 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from eaglemon.agent import agent
+from eaglemon.agent import agent, foreign
 from eaglemon.core.runs import PathFact
 from eaglemon.io.agent_link import AgentLink
 from tests.agent.driver import own_command
@@ -133,10 +134,14 @@ def test_a_process_name_may_hold_brackets_and_spaces(tmp_path: Path) -> None:
         ("12:memory:/docker/" + "cd" * 32, "cd" * 6),
         ("0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-" + "ef" * 32 + ".scope", "ef" * 6),
         ("0::/machine.slice/libpod-" + "12" * 32 + ".scope", "12" * 6),
+        ("0::/user.slice/app-" + "34" * 32 + ".scope", None),
     ],
 )
-def test_containers_are_read_from_the_cgroup(line: str, container: str | None) -> None:
-    found = agent.CONTAINER.search(line)
+@pytest.mark.parametrize("program", [agent, foreign])
+def test_containers_are_read_from_the_cgroup(
+    program: ModuleType, line: str, container: str | None
+) -> None:
+    found = program.CONTAINER.search(line)
     assert (found.group(1)[:12] if found else None) == container
 
 
