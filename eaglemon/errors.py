@@ -39,6 +39,13 @@ class UsageError(EaglemonError):
     exit_code = EXIT_USAGE
 
 
+class ReadOnlyError(UsageError):
+    """Something would be changed, and this call of eaglemon only watches."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}: this console is read-only", hint="leave out --read-only")
+
+
 class LaunchRefusedError(UsageError):
     """Nothing was started, because of what stands against the launch: a line for each problem."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from eaglemon.errors import UsageError
+from eaglemon.errors import ReadOnlyError, UsageError
 
 if TYPE_CHECKING:
     from eaglemon.app.api import Eaglemon
@@ -22,10 +22,11 @@ _STEPS = 5
 
 
 class DraftDesk:
-    """Implements ``eaglemon.app.api.Drafts`` over one console."""
+    """Implements ``eaglemon.app.api.Drafts`` over one console; ``read_only`` refuses to write."""
 
-    def __init__(self, console: "Eaglemon") -> None:
+    def __init__(self, console: "Eaglemon", *, read_only: bool = False) -> None:
         self._console = console
+        self._read_only = read_only
 
     async def diagnose(
         self,
@@ -63,6 +64,8 @@ class DraftDesk:
     ) -> "RepairView":
         """Return what writing these layers would change; write it where that is ``shown``."""
         server, profile = self._subject(server_id)
+        if shown is not None and self._read_only:
+            raise ReadOnlyError(f"the draft of {server.name} is not changed")
         request: dict[str, Any] = {
             "do": "set-layers",
             "slots": tuple(slots),

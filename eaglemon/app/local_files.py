@@ -14,9 +14,13 @@ _LINE = re.compile(r":\d+$")
 
 
 class ConfigFiles:
-    """Implements ``eaglemon.app.api.LocalFiles`` for the profiles of one console."""
+    """Implements ``eaglemon.app.api.LocalFiles`` for the profiles of one console.
 
-    def __init__(self, load: "Callable[[], ProfileStore]") -> None:
+    ``read_only``: drafts are looked at and not written.
+    """
+
+    def __init__(self, load: "Callable[[], ProfileStore]", *, read_only: bool = False) -> None:
+        self._read_only = read_only
         self._profiles: ProfileStore | None = None
         self._load = load
 
@@ -60,4 +64,4 @@ class ConfigFiles:
         # Imported here because few look at a draft, and the first picture would wait for it.
         from eaglemon.app.drafts import DraftDesk  # noqa: PLC0415
 
-        return DraftDesk(console)
+        return DraftDesk(console, read_only=self._read_only)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from eaglemon.app.hub import Hub
 from eaglemon.core.foreign import ForeignStop
 from eaglemon.core.views import LaunchPlan, ServerView
-from eaglemon.errors import UsageError
+from eaglemon.errors import ReadOnlyError
 
 
 class ReadOnlyHub(Hub):
@@ -14,27 +14,23 @@ class ReadOnlyHub(Hub):
     async def launch(self, plan: LaunchPlan, *, force: bool = False) -> str:
         """Refuse."""
         del force
-        raise _refusal(f"{plan.profile.name} is not started")
+        raise ReadOnlyError(f"{plan.profile.name} is not started")
 
     async def stop(
         self, server_id: str, *, grace_s: float | None = None, wait: bool = True
     ) -> ServerView:
         """Refuse."""
         del grace_s, wait
-        raise _refusal(f"{server_id} is not stopped")
+        raise ReadOnlyError(f"{server_id} is not stopped")
 
     async def restart(self, server_id: str, *, grace_s: float | None = None) -> str:
         """Refuse."""
         del grace_s
-        raise _refusal(f"{server_id} is not restarted")
+        raise ReadOnlyError(f"{server_id} is not restarted")
 
     async def stop_foreign(
         self, foreign_id: str, *, grace_s: float, told: Callable[[ForeignStop], None]
     ) -> ForeignStop:
         """Refuse."""
         del grace_s, told
-        raise _refusal(f"{foreign_id} is not stopped")
-
-
-def _refusal(what: str) -> UsageError:
-    return UsageError(f"{what}: this console is read-only", hint="leave out --read-only")
+        raise ReadOnlyError(f"{foreign_id} is not stopped")

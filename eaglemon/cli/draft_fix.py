@@ -9,9 +9,10 @@ import click
 from eaglemon.cli import diagnostics, output
 from eaglemon.cli.draft_runs import PLACE, SLOTS, Bench, Place, bench_for, place_option
 from eaglemon.cli.invocation import Invocation, json_option
+from eaglemon.cli.read_only import is_read_only
 from eaglemon.core.draft_views import RepairView
 from eaglemon.engines.wiring import WIRING
-from eaglemon.errors import EXIT_INTERRUPTED, EXIT_OK, UsageError
+from eaglemon.errors import EXIT_INTERRUPTED, EXIT_OK, ReadOnlyError
 
 _yes_option = click.option("--yes", "confirmed", is_flag=True, help="Write without asking.")
 _python_option = click.option(
@@ -154,8 +155,5 @@ def _offer(bench: Bench, request: Mapping[str, Any], *, confirmed: bool, as_json
 
 
 def _must_write() -> None:
-    context = click.get_current_context(silent=True)
-    if context is not None and context.meta.get("eaglemon.read_only"):
-        raise UsageError(
-            "the draft is not changed: this call is read-only", hint="leave out --read-only"
-        )
+    if is_read_only():
+        raise ReadOnlyError("the draft is not changed")

@@ -19,6 +19,7 @@ from click.shell_completion import CompletionItem
 
 from eaglemon import __version__
 from eaglemon.cli import diagnostics, output
+from eaglemon.cli.read_only import READ_ONLY
 from eaglemon.errors import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -55,8 +56,6 @@ COMMANDS = {
 """Subcommands in the order of a session; each is ``command`` of the module of its name."""
 CHANGING = frozenset({"launch", "restart", "kill", "ab", "sweep"})
 """Those that start or end servers: gone with ``--read-only``."""
-READ_ONLY = "eaglemon.read_only"
-"""Key of ``Context.meta`` for the global option."""
 
 
 class LazyGroup(click.Group):

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from eaglemon.cli import completing, diagnostics, output, session
+from eaglemon.cli import completing, diagnostics, output
 from eaglemon.cli.invocation import Invocation, host_option
+from eaglemon.cli.read_only import is_read_only
 from eaglemon.errors import EXIT_OK, UsageError
 from eaglemon.io.web import LOOPBACK, new_token, serve
 
@@ -49,7 +50,7 @@ def command(
     argv = [sys.executable, "-m", "eaglemon"]
     if invocation.config is not None:
         argv += ["--config", str(Path(invocation.config).absolute())]
-    if session.is_read_only():
+    if is_read_only():
         argv.append("--read-only")
     argv += ["tui", *names, *(word for host in hosts for word in ("--host", host))]
 

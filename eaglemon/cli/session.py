@@ -7,8 +7,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
-import click
-
 from eaglemon.app.api import Eaglemon
 from eaglemon.app.finding import matching
 from eaglemon.app.hub import Hub
@@ -16,6 +14,7 @@ from eaglemon.app.read_only import ReadOnlyHub
 from eaglemon.cli import diagnostics, running
 from eaglemon.cli.progress import Progress
 from eaglemon.cli.questions import tell_person, terminal_asker
+from eaglemon.cli.read_only import is_read_only
 from eaglemon.core.foreign import parse_foreign_id
 from eaglemon.core.hosts import HostSpec
 from eaglemon.core.views import Needs, ServerView, Snapshot
@@ -53,12 +52,6 @@ async def open_console(
                 await asyncio.to_thread(remember_servers, hub.snapshot())
     finally:
         await store.close()
-
-
-def is_read_only() -> bool:
-    """Tell whether this call of ``eaglemon`` has the global option ``--read-only``."""
-    context = click.get_current_context(silent=True)
-    return context is not None and bool(context.meta.get("eaglemon.read_only"))
 
 
 def run_on(

@@ -23,6 +23,7 @@ from eaglemon.app.late import LateConsole
 from eaglemon.app.local_files import ConfigFiles
 from eaglemon.cli import completing, diagnostics
 from eaglemon.cli.invocation import Invocation, host_option
+from eaglemon.cli.read_only import is_read_only
 from eaglemon.core.hosts import HostQuestion, HostSpec
 from eaglemon.core.terminal import ANNOUNCEMENTS
 from eaglemon.errors import EXIT_FAILED, EXIT_OK, EaglemonError, UsageError
@@ -182,7 +183,7 @@ async def show_console(
     console ended by a mistake of its own, told on screen.
     """
     late = LateConsole(hosts)
-    files = ConfigFiles(load)
+    files = ConfigFiles(load, read_only=is_read_only())
     app = ConsoleApp(
         cast("Eaglemon", late),
         files=files,
@@ -270,12 +271,6 @@ def _load_profiles(config: Path | None) -> "ProfileStore":
     from eaglemon.io.config import ProfileStore  # noqa: PLC0415
 
     return ProfileStore.load(config=config)
-
-
-def is_read_only() -> bool:
-    """Tell whether this call of ``eaglemon`` has the global option ``--read-only``."""
-    context = click.get_current_context(silent=True)
-    return context is not None and bool(context.meta.get("eaglemon.read_only"))
 
 
 async def show_recording(replay: Eaglemon, look: Look, *, title: str) -> None:

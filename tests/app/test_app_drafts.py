@@ -17,7 +17,7 @@ from eaglemon.core.draft_verdict import DraftVerdict
 from eaglemon.core.hosts import HostSpec
 from eaglemon.core.profiles import Profile, Speculation
 from eaglemon.core.views import LaunchPlan, ServerState, ServerView
-from eaglemon.errors import EaglemonError, UsageError
+from eaglemon.errors import EaglemonError, ReadOnlyError, UsageError
 from tests.tui import snapshots
 
 MODELS = Path(__file__).parents[3] / "shared" / "models"
@@ -49,8 +49,8 @@ def draft(tmp_path: Path) -> Path:
     return Path(shutil.copytree(MODELS / "draft-embed-low-mid", tmp_path / "draft"))
 
 
-def desk(draft: Path | None) -> DraftDesk:
-    profile = Profile(
+def profile_of(draft: Path | None) -> Profile:
+    return Profile(
         name="mine",
         engine="vllm",
         model=str(MODELS / "target"),
@@ -58,7 +58,10 @@ def desk(draft: Path | None) -> DraftDesk:
         speculation=Speculation(steps=3),
         port=30000,
     )
-    return DraftDesk(cast("Eaglemon", OneServer(profile)))
+
+
+def desk(draft: Path | None) -> DraftDesk:
+    return DraftDesk(cast("Eaglemon", OneServer(profile_of(draft))))
 
 
 async def test_a_draft_is_judged_and_rewired_on_its_host(draft: Path) -> None:
@@ -78,6 +81,12 @@ async def test_a_draft_is_judged_and_rewired_on_its_host(draft: Path) -> None:
     written = await one.rewire(SERVER.id, (2, 4, 5), shown=repair.difference)
     assert written.backups
     assert json.loads(config.read_text()) != json.loads(before)
+
+
+async def test_a_desk_that_only_reads_writes_nothing() -> None:
+    console = cast("Eaglemon", OneServer(profile_of(Path("draft"))))
+    with pytest.raises(ReadOnlyError, match="is not changed"):
+        await DraftDesk(console, read_only=True).rewire(SERVER.id, (2, 4, 5), shown=("a line",))
 
 
 async def test_what_a_check_costs_is_told_first(draft: Path) -> None:
