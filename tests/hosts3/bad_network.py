@@ -39,12 +39,15 @@ class BadNetwork:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.refuses = True
         if self._server is not None:
             self._server.close()
+        await _turn()  # what was accepted a moment ago begins, and is closed at once
         self.cut()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await _turn()  # what was aborted is closed
 
     def cut(self) -> None:
         """Reset all connections at once."""
@@ -80,7 +83,9 @@ class BadNetwork:
         self._tasks.add(serving)
         try:
             if not self.refuses:
-                await self._join(reader, writer)
+                # Only the end of this network cancels it, which asyncio would log as an error.
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self._join(reader, writer)
         finally:
             self._tasks.discard(serving)
             self._writers.discard(writer)
@@ -108,3 +113,9 @@ class BadNetwork:
                 writer.write(data)
                 await writer.drain()
             writer.write_eof()
+
+
+async def _turn() -> None:
+    """Let the event loop do what it has put off, and what that puts off."""
+    for _ in range(5):
+        await asyncio.sleep(0)
