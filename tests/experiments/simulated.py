@@ -1,6 +1,5 @@
 """A console with a history on a fresh simulated host, and quick arms for it."""
 
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -48,12 +47,6 @@ class Bench:
         """Servers with a process."""
         servers = self.hub.snapshot().servers
         return [view.id for view in servers if view.pids or not view.state.ended]
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 @asynccontextmanager
