@@ -5,15 +5,15 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
 from eaglemon.app.api import Eaglemon
 from eaglemon.app.experiments import ExperimentService
 from eaglemon.cli import diagnostics, output, session
+from eaglemon.cli.experiment_options import ExperimentOptions
 from eaglemon.cli.experiment_progress import ExperimentTalk, outlook_lines
-from eaglemon.core.experiment import ExperimentPlan, StopRules, plan_problems
+from eaglemon.core.experiment import ExperimentPlan, plan_problems
 from eaglemon.core.experiment_records import ExperimentRecord
 from eaglemon.core.experiment_views import ExperimentView, Outlook
 from eaglemon.core.hosts import HostSpec
@@ -26,7 +26,6 @@ from eaglemon.io.store import Store
 from eaglemon.report.render import render
 from eaglemon.report.tables import RIGHT, aligned, noise_lines, result_rows, verdict_lines
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 IF_INTERRUPTED = "the servers that it started were stopped"
 Result = tuple[ExperimentView, ExperimentRecord, Findings]
 
@@ -46,10 +45,7 @@ class Asked:
     command: str
     hosts: Sequence[HostSpec]
     profiles: ProfileStore
-    dry_run: bool
-    confirmed: bool
-    outputs: Sequence[Path]
-    as_json: bool
+    options: ExperimentOptions
     resume: str | None = None
     """Go on with this run, the newest one where it is empty, in place of a new one."""
 
@@ -65,10 +61,11 @@ def carry_out(
             if asked.resume is not None:
                 return await _resume_plan(console, experiments, asked.resume)
             plan, besides = plan_of(experiments)
-            ask = not (asked.confirmed or asked.dry_run)
+            options = asked.options
+            ask = not (options.confirmed or options.dry_run)
             outlook = await _confirmed_outlook(experiments, plan, ask=ask)
-            if asked.dry_run:
-                if asked.as_json:
+            if options.dry_run:
+                if options.as_json:
                     output.write_document(asked.command, {"outlook": outlook, **besides})
                 return None
             diagnostics.talk(f"run {plan.id}")
@@ -90,46 +87,6 @@ async def open_experiments(console: Eaglemon) -> AsyncIterator[ExperimentService
         yield ExperimentService(console, store)
     finally:
         await store.close()
-
-
-def request_options(command: Command) -> Command:
-    """Add the options that say how the servers are asked, and how the experiment runs."""
-    for option in reversed(
-        (
-            click.option("--workload", metavar="NAME|FILE", help="chat, code, maths, or a file."),
-            click.option("--requests", type=click.IntRange(min=2), help="Prompts per measurement."),
-            click.option("--max-tokens", type=click.IntRange(min=2), help="Longest answer."),
-            click.option("--seed", type=int, default=1, help="For order and intervals."),
-            click.option("--restore", is_flag=True, help="Start again what had to make room."),
-            click.option("--keep", is_flag=True, help="Leave the last servers running."),
-            click.option("--parallel", is_flag=True, help="Side by side where no GPU is shared."),
-            click.option("--dry-run", is_flag=True, help="Say what would be done."),
-            click.option("--yes", "-y", "confirmed", is_flag=True, help="Do not ask."),
-            click.option(
-                "-o",
-                "--output",
-                "outputs",
-                multiple=True,
-                type=click.Path(path_type=Path, dir_okay=False),
-                help="Write a report: .html, .md, .csv or .json; repeatable.",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
-
-
-def probe_settings(
-    workload: str | None, requests: int | None, max_tokens: int | None
-) -> dict[str, str]:
-    """Return the given request options as settings of a profile."""
-    given = {"workload": workload, "requests": requests, "max_tokens": max_tokens}
-    return {f"probe.{key}": str(value) for key, value in given.items() if value is not None}
-
-
-def stop_rules(width_percent: float, limit_s: float | None) -> StopRules:
-    """Return the stop rules of the options ``--width`` and ``--time``."""
-    return StopRules(half_width=width_percent / 100.0, limit_s=limit_s)
 
 
 async def _confirmed_outlook(
@@ -180,10 +137,10 @@ async def _with_findings(experiments: ExperimentService, view: ExperimentView) -
 def _tell_result(asked: Asked, result: Result, more: Sequence[str]) -> int:
     """Write the result and its reports; return the exit code: 1 when an arm was not measured."""
     view, record, findings = result
-    for path in asked.outputs:
+    for path in asked.options.outputs:
         write_text(path, render(record, findings, path.suffix.lower()))
         diagnostics.talk(f"wrote {path}")
-    if asked.as_json:
+    if asked.options.as_json:
         verdicts = [*verdict_lines(record, findings), *more]
         content: dict[str, object] = {
             "run": record.plan.id,

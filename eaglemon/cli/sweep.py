@@ -1,13 +1,12 @@
 """``eaglemon sweep``: find the best speculation settings of a profile."""
 
-from pathlib import Path
-
 import click
 
 from eaglemon.app.experiments import ExperimentService
 from eaglemon.cli import completing, diagnostics
 from eaglemon.cli import experiment_session as shared
-from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option, settings_from
+from eaglemon.cli.experiment_options import ExperimentOptions, request_options, takes_options
+from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option
 from eaglemon.core.experiment import ExperimentPlan, Order
 from eaglemon.core.experiment_records import ExperimentRecord
 from eaglemon.core.stats import DRAWS
@@ -42,47 +41,30 @@ def _numbers(ctx: click.Context, param: click.Parameter, value: str) -> tuple[in
 @click.option("--rounds", type=click.IntRange(min=1), default=2, help="Measurements of each.")
 @click.option("--width", type=float, default=2.0, help="End early within this, in per cent.")
 @click.option("--time", "limit", type=DURATION, help="Begin no measurement later, such as 2h.")
-@shared.request_options
+@request_options
 @json_option
 @click.pass_obj
+@takes_options
 def command(
     invocation: Invocation,
     *,
+    options: ExperimentOptions,
     profile: str,
-    hosts: tuple[str, ...],
-    settings: tuple[str, ...],
     steps: tuple[int, ...] | None,
     topk: tuple[int, ...] | None,
     draft_tokens: tuple[int, ...] | None,
     concurrency: tuple[int, ...] | None,
-    rounds: int,
-    width: float,
-    limit: float | None,
-    workload: str | None,
-    requests: int | None,
-    max_tokens: int | None,
-    seed: int,
-    restore: bool,
-    keep: bool,
-    parallel: bool,
-    dry_run: bool,
-    confirmed: bool,
-    outputs: tuple[Path, ...],
-    as_json: bool,
 ) -> int:
     """Measure PROFILE over its speculation settings and name the best for each concurrency.
 
     No speculation is measured too. Combinations that are invalid or the same as another are
     skipped with the reason; those that are surely worse are not measured again.
     """
-    shared.check_outputs(outputs)
+    shared.check_outputs(options.outputs)
     if not steps or not topk or not concurrency:
         raise UsageError("sweep needs numbers for steps, topk and concurrency")
-    chosen = invocation.hosts(hosts)
-    common = {
-        **shared.probe_settings(workload, requests, max_tokens),
-        **settings_from(settings),
-    }
+    chosen = invocation.hosts(options.hosts)
+    common = options.profile_settings()
 
     def plan_of(experiments: ExperimentService) -> tuple[ExperimentPlan, dict[str, object]]:
         arms, skipped = experiments.sweep_arms(
@@ -94,18 +76,8 @@ def command(
             draft_tokens=draft_tokens,
             concurrency=concurrency,
         )
-        plan = ExperimentPlan(
-            id=experiments.new_id("sweep"),
-            kind="sweep",
-            arms=arms,
-            rounds=rounds,
-            order=Order.ABBA,
-            seed=seed,
-            stop=shared.stop_rules(width, limit),
-            restore=restore,
-            keep=keep,
-            parallel=parallel,
-        )
+        run_id = experiments.new_id("sweep")
+        plan = options.plan(run_id, arms, order=Order.ABBA, kind="sweep")
         for one in skipped:
             diagnostics.talk(f"skipped {one.combination.name}: {one.reason}")
         return plan, {"skipped": skipped}
@@ -118,9 +90,6 @@ def command(
         command="sweep",
         hosts=chosen,
         profiles=invocation.profiles(),
-        dry_run=dry_run,
-        confirmed=confirmed,
-        outputs=outputs,
-        as_json=as_json,
+        options=options,
     )
     return shared.carry_out(asked, plan_of, best)
