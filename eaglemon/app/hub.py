@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Self
 
 from eaglemon.app.broadcast import COALESCE_S, TICK_S, Broadcast
-from eaglemon.app.care import Access, Foreign, restart, wait_at
 from eaglemon.app.environment import environment_of
 from eaglemon.app.finding import find_server
+from eaglemon.app.foreign_servers import ForeignServers
 from eaglemon.app.history import MemoryHistory, StartHistory
 from eaglemon.app.host import Host
 from eaglemon.app.host_set import HostSet
@@ -21,10 +21,12 @@ from eaglemon.app.past_log import PastLog
 from eaglemon.app.plans import Profiles, launch_plan, relaunch_plan
 from eaglemon.app.preflight import check_launch
 from eaglemon.app.probe_runs import ProbeRuns
+from eaglemon.app.restarting import restart
 from eaglemon.app.runs import newest, profile_of
 from eaglemon.app.server_view import server_view
 from eaglemon.app.stopping import stop_kept
 from eaglemon.app.tasks import TaskBag
+from eaglemon.app.waiting_at import Access, wait_at
 from eaglemon.core.experiment_records import Environment
 from eaglemon.core.foreign import ForeignServer, ForeignStop, Reached
 from eaglemon.core.hosts import HostSample, HostSpec
@@ -64,7 +66,7 @@ class Hub:
         self._probes = ProbeRuns(workload=workload, clock=self._clock, changed=self._changes.notify)
         self._keepers: dict[str, Keeper] = {}
         self._hosts = HostSet(hosts, connect=connect, listener=self, clock=self._clock)
-        self._foreign = Foreign(self._hosts, self._keepers, self._clock)
+        self._foreign = ForeignServers(self._hosts, self._keepers, self._clock)
         self._leaving = TaskBag("let go")
 
     async def __aenter__(self) -> Self:

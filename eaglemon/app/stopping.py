@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from eaglemon.app.care import refuse_stop
 from eaglemon.app.keeper import Keeper
 from eaglemon.core.views import ServerState, ServerView
-from eaglemon.errors import TimeLimitError
+from eaglemon.errors import ServerError, TimeLimitError
 
 LOST_S = 30.0
 """So long the account of a server is waited for whose host is up and has not told of it."""
@@ -15,6 +14,17 @@ STOP_MARGIN_S = 30.0
 
 Until: TypeAlias = Callable[[Keeper, Callable[[ServerView], bool]], Awaitable[ServerView]]
 """Waits until a server's view is as wanted, and returns it."""
+
+
+def _refuse(keeper: Keeper) -> None:
+    """Raise ``ServerError`` where a server cannot be stopped from here."""
+    if keeper.foreign is not None:
+        raise ServerError(
+            f"{keeper.id} was started by {keeper.foreign.user}, not from here",
+            hint=f"eaglemon kill {keeper.id} --foreign",
+        )
+    if keeper.state.ended and not keeper.pids:
+        raise ServerError(f"{keeper.id} is not running: {keeper.state.value}")
 
 
 async def stop_kept(
@@ -25,7 +35,7 @@ async def stop_kept(
     Raises ``HostError`` without its host, ``ServerError`` where there is nothing to stop, and
     ``TimeLimitError`` where the host tells nothing of it, or the stop does not end.
     """
-    refuse_stop(keeper)
+    _refuse(keeper)
     await keeper.host.until_up()
     try:
         async with asyncio.timeout(LOST_S):

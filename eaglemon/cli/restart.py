@@ -3,7 +3,7 @@
 import click
 
 from eaglemon.app.api import Eaglemon
-from eaglemon.app.care import keep_running
+from eaglemon.app.restarting import keep_running
 from eaglemon.cli import completing, diagnostics, session
 from eaglemon.cli.invocation import DURATION, Invocation, host_option, json_option
 from eaglemon.cli.wait import server_result

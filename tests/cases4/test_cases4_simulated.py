@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from eaglemon.app.care import keep_running
 from eaglemon.app.history import MemoryHistory
+from eaglemon.app.restarting import keep_running
 from eaglemon.core.eta import EtaSource
 from eaglemon.core.foreign import ForeignServer, ForeignStop
 from eaglemon.core.phases import Phase
