@@ -8,7 +8,7 @@ from eaglemon.app.host import Host
 from eaglemon.core.hosts import GpuSample, HostSample
 from eaglemon.core.nvidia_smi import NOT_READ, advise
 from eaglemon.core.problems import Problem, Severity, errors_among
-from eaglemon.core.runs import HostCheck
+from eaglemon.core.runs import HostCheck, PathFact, PortListener
 from eaglemon.core.units import memory
 from eaglemon.core.views import LaunchPlan, ServerView
 from eaglemon.engines.base import Engine
@@ -73,68 +73,73 @@ def _is_path(value: str | None) -> bool:
 
 
 def _host_problems(plan: LaunchPlan, answer: HostCheck) -> list[Problem]:
-    problems = []
+    paths = (_path_problem(plan, fact) for fact in answer.paths)
+    return [
+        *_program_problems(plan, answer),
+        *(problem for problem in paths if problem is not None),
+        *(_port_problem(plan, listener) for listener in answer.listeners),
+    ]
+
+
+def _program_problems(plan: LaunchPlan, answer: HostCheck) -> list[Problem]:
     if answer.program is None:
-        problems.append(
+        return [
             Problem(
                 where=plan.argv[0],
                 message=f"no such program on {plan.host}",
                 hint="set python or command in the profile to where the engine is installed",
                 slug="program-missing",
             )
+        ]
+    if answer.engine_error is None:
+        return []
+    return [
+        Problem(
+            where=interpreter(plan.profile),
+            message=f"{answer.engine_error} on {plan.host}",
+            hint="set python in the profile to the interpreter that has the engine",
+            severity=Severity.WARNING if plan.profile.command else Severity.ERROR,
+            slug="engine-missing",
         )
-    elif answer.engine_error is not None:
-        problems.append(
-            Problem(
-                where=interpreter(plan.profile),
-                message=f"{answer.engine_error} on {plan.host}",
-                hint="set python in the profile to the interpreter that has the engine",
-                severity=Severity.WARNING if plan.profile.command else Severity.ERROR,
-                slug="engine-missing",
-            )
+    ]
+
+
+def _path_problem(plan: LaunchPlan, fact: PathFact) -> Problem | None:
+    if fact.kind == "missing":
+        draft = fact.path == plan.profile.draft
+        return Problem(
+            where=fact.path,
+            message=f"no such file or folder on {plan.host}",
+            hint=f"correct {'draft' if draft else 'model'} in the profile, or use --set",
+            slug="draft-path-missing" if draft else "model-path-missing",
         )
-    for fact in answer.paths:
-        if fact.kind == "missing":
-            draft = fact.path == plan.profile.draft
-            problems.append(
-                Problem(
-                    where=fact.path,
-                    message=f"no such file or folder on {plan.host}",
-                    hint=f"correct {'draft' if draft else 'model'} in the profile, or use --set",
-                    slug="draft-path-missing" if draft else "model-path-missing",
-                )
-            )
-        elif fact.kind == "silent":
-            problems.append(
-                Problem(
-                    where=fact.path,
-                    message=f"its file system on {plan.host} does not answer",
-                    hint="see whether its server is up, with ls on the host",
-                    slug="path-silent",
-                )
-            )
-        elif not fact.readable:
-            problems.append(
-                Problem(
-                    where=fact.path,
-                    message=f"cannot be read on {plan.host}",
-                    hint="check its owner and mode",
-                    slug="path-not-readable",
-                )
-            )
-    for listener in answer.listeners:
-        who = "another user's process" if listener.pid is None else f"PID {listener.pid}"
-        command = f" ({_shown(listener.command)})" if listener.command else ""
-        owner = f" of {listener.user}" if listener.user else ""
-        problems.append(
-            Problem(
-                where=f"port {listener.port}",
-                message=f"in use on {plan.host} by {who}{owner}{command}",
-                hint="stop it, or choose another port with --set port=N",
-                slug="port-in-use",
-            )
+    if fact.kind == "silent":
+        return Problem(
+            where=fact.path,
+            message=f"its file system on {plan.host} does not answer",
+            hint="see whether its server is up, with ls on the host",
+            slug="path-silent",
         )
-    return problems
+    if fact.readable:
+        return None
+    return Problem(
+        where=fact.path,
+        message=f"cannot be read on {plan.host}",
+        hint="check its owner and mode",
+        slug="path-not-readable",
+    )
+
+
+def _port_problem(plan: LaunchPlan, listener: PortListener) -> Problem:
+    who = "another user's process" if listener.pid is None else f"PID {listener.pid}"
+    command = f" ({_shown(listener.command)})" if listener.command else ""
+    owner = f" of {listener.user}" if listener.user else ""
+    return Problem(
+        where=f"port {listener.port}",
+        message=f"in use on {plan.host} by {who}{owner}{command}",
+        hint="stop it, or choose another port with --set port=N",
+        slug="port-in-use",
+    )
 
 
 def _shown(command: str) -> str:

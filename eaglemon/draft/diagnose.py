@@ -7,6 +7,7 @@ import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +60,9 @@ def diagnose(
     config = read_json(folder / "config.json")
     captured: Captured | None = None
     offline = Examination(checks=(), search=None)
+    unrun = _cannot_run(view) if hidden is not None or prompts else ""
     warnings = [doubt] if doubt else []
-    unrun = _cannot_run(view)
-    if unrun and (hidden is not None or prompts):
+    if unrun:
         warnings.append(f"the draft was not run offline: {unrun}")
     elif hidden is not None:
         offline = _examined(folder, target, hidden, options)
@@ -70,26 +71,16 @@ def diagnose(
             folder, target, prompts, options, new_tokens=new_tokens, told=told
         )
     slots = offline.search.slots if offline.search else None
+    command = partial(_set_layers, f"{place}{folder}", f"{place}{target}", slots)
     change = None
-    if slots is not None and shape is not None:
-        change = rules.wire(config, slots, shape, engine_version)
-
-    def command(engine: str, version: str | None) -> str:
-        words = ["eaglemon", "draft", "set-layers", f"{place}{folder}", "--engine", engine]
-        if slots is not None:
-            words += ["--hs", ",".join(str(slot) for slot in slots)]
-        if version is not None:
-            words += ["--engine-version", version]
-        return shlex.join([*words, "--target", f"{place}{target}"])
-
     elsewhere: tuple[str, ...] = ()
     if slots is not None and shape is not None:
+        change = rules.wire(config, slots, shape, engine_version)
+        able = sorted(able_releases(config, slots, shape), key=lambda one: one[0] != engine)
         elsewhere = tuple(
             f"{wiring_of(name).title} {release}: {command(name, release)}"
             + (f" ({notes})" if notes else "")
-            for name, release, notes in sorted(
-                able_releases(config, slots, shape), key=lambda able: able[0] != engine
-            )
+            for name, release, notes in able
         )
     diagnosis = diagnose_draft(
         DraftEvidence(
@@ -118,6 +109,21 @@ def diagnose(
         engine_version=engine_version,
         warnings=tuple(warnings),
     )
+
+
+def _set_layers(
+    folder: str, target: str, slots: Sequence[int] | None, engine: str, version: str | None
+) -> str:
+    """Return the command that wires a draft for an engine; without ``slots`` they are to be named.
+
+    Both folders are as the command is to name them.
+    """
+    words = ["eaglemon", "draft", "set-layers", folder, "--engine", engine]
+    if slots is not None:
+        words += ["--hs", ",".join(str(slot) for slot in slots)]
+    if version is not None:
+        words += ["--engine-version", version]
+    return shlex.join([*words, "--target", target])
 
 
 def _cannot_run(view: InspectView) -> str:

@@ -6,13 +6,13 @@ weights for any that is not finite.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from eaglemon.core.draft_views import InspectView
 from eaglemon.core.problems import Problem
-from eaglemon.core.wiring import KEY, NESTED, ids_at
+from eaglemon.core.wiring import KEY, NESTED, TargetShape, ids_at
 from eaglemon.draft.checkpoint import Checkpoint, open_checkpoint, read_json
 from eaglemon.draft.findings import (
     flag_problems,
@@ -61,16 +61,7 @@ def inspect(
             problems += tensor_problems(draft, settings, roles, captured)
         problems += vocabulary_problems(draft, settings, roles)
     problems += flag_problems(draft.config, roles, settings)
-    shape = None
-    if target is not None:
-        body = target_body(read_json(target / "config.json"))
-        shape = target_shape(body)
-        if shape is None:
-            problems.append(
-                Problem(where="target", message="its config.json has no num_hidden_layers")
-            )
-        if settings is not None:
-            problems += target_problems(settings, body)
+    shape = None if target is None else _target(target, settings, problems)
     captures = tuple(
         capture
         for rules in WIRING.values()
@@ -79,44 +70,22 @@ def inspect(
     )
     places = [(key, ids_at(draft.config, key)) for key in _ID_KEYS]
     found = tuple((key, ids) for key, ids in places if ids is not None)
-    if draft.config.get("eagle_config") is not None and not _nested(draft.config):
-        problems.append(
-            Problem(
-                where="eagle_config",
-                message="is no JSON object: engines fail, or find no layer ids in it",
-                hint="write the ids with 'eaglemon draft set-layers'",
-            )
-        )
     finite = scan(draft)
-    problems += finite.problems
-    problems += id_problems(found, captured, shape)
     problems += [
-        Problem(
-            where=key,
-            message="is no list of whole numbers: engines fail or fall back to their default",
-            hint="write the ids with 'eaglemon draft set-layers'",
-        )
-        for key, ids in places
-        if ids is None and _has(draft.config, key)
+        *_nesting_problems(draft.config),
+        *finite.problems,
+        *id_problems(found, captured, shape),
+        *_unread_ids(draft.config, [key for key, ids in places if ids is None]),
     ]
-    architectures = draft.config.get("architectures")
     coverage = None
     if token_counts and settings is not None:
         coverage = coverage_of(draft, roles, settings, token_counts)
     return InspectView(
         folder=str(folder),
-        architecture=(
-            str(architectures[0])
-            if isinstance(architectures, list) and architectures
-            else "unknown"
-        ),
+        architecture=_architecture(draft.config),
         layout=_layout(draft.tensors),
         attention="mla" if uses_mla(draft.tensors) else "llama",
-        parameters=sum(
-            math.prod(info.shape)
-            for info in draft.tensors.values()
-            if roles_name(info.name) not in {"d2t", "t2d"}
-        ),
+        parameters=_parameters(draft),
         dtypes=tuple(sorted({info.dtype for info in draft.tensors.values()})),
         hidden_size=settings.hidden_size if settings else None,
         target_hidden_size=settings.target_hidden_size if settings else None,
@@ -201,15 +170,62 @@ def _captured(draft: Checkpoint, settings: DraftSettings, problems: list[Problem
         return None
 
 
+def _target(
+    folder: Path, settings: DraftSettings | None, problems: list[Problem]
+) -> TargetShape | None:
+    body = target_body(read_json(folder / "config.json"))
+    shape = target_shape(body)
+    if shape is None:
+        problems.append(Problem(where="target", message="its config.json has no num_hidden_layers"))
+    if settings is not None:
+        problems += target_problems(settings, body)
+    return shape
+
+
+def _nesting_problems(config: Mapping[str, Any]) -> list[Problem]:
+    nested = config.get("eagle_config")
+    if nested is None or isinstance(nested, Mapping):
+        return []
+    return [
+        Problem(
+            where="eagle_config",
+            message="is no JSON object: engines fail, or find no layer ids in it",
+            hint="write the ids with 'eaglemon draft set-layers'",
+        )
+    ]
+
+
+def _unread_ids(config: Mapping[str, Any], unread: Sequence[str]) -> list[Problem]:
+    return [
+        Problem(
+            where=key,
+            message="is no list of whole numbers: engines fail or fall back to their default",
+            hint="write the ids with 'eaglemon draft set-layers'",
+        )
+        for key in unread
+        if _has(config, key)
+    ]
+
+
+def _architecture(config: Mapping[str, Any]) -> str:
+    names = config.get("architectures")
+    return str(names[0]) if isinstance(names, list) and names else "unknown"
+
+
+def _parameters(draft: Checkpoint) -> int:
+    """Return the number of weights; the vocabulary mapping is none."""
+    return sum(
+        math.prod(info.shape)
+        for info in draft.tensors.values()
+        if roles_name(info.name) not in {"d2t", "t2d"}
+    )
+
+
 def _has(config: Mapping[str, Any], path: str) -> bool:
     value: object = config
     for key in path.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
     return value is not None
-
-
-def _nested(config: Mapping[str, Any]) -> bool:
-    return isinstance(config.get("eagle_config"), Mapping)
 
 
 def _layout(names: Mapping[str, object]) -> str:

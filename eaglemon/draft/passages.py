@@ -82,65 +82,100 @@ def prepare(
 
     Whether the last layer's output is normed is found out by which reading predicts the text.
     """
+    _must_fit(records[0], model)
+    embedding = _embedding(model, draft, target)
+    wanted = _expectation(records, target, model.device, expected)
+    norm = None if wanted.normed else _final_norm(target, model.dtype, model.device)
+    choices: Sequence[torch.Tensor | None] = wanted.choices or [None] * len(records)
+    passages = tuple(
+        _passage(record, model, embedding, norm, chosen)
+        for record, chosen in zip(records, choices, strict=True)
+    )
+    told = TEXT if wanted.choices is None else TARGET
+    return Material(passages=passages, expected=told, notes=wanted.notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Expectation:
+    """What is expected after each position."""
+
+    choices: Sequence[torch.Tensor] | None
+    """The target's first choices, [T] int64 for each record; ``None``: the text itself."""
+    normed: bool
+    """Whether the last layer's output was normed already."""
+    notes: tuple[str, ...]
+
+
+def _must_fit(record: Record, model: DraftModel) -> None:
     width = model.settings.target_hidden_size
-    for name, feature in records[0].features.items():
+    for name, feature in record.features.items():
         if feature.shape[-1] != width:
             raise ConfigError(
                 f"hidden states {name} are {feature.shape[-1]} wide, the draft joins layers of "
                 f"{width}",
                 hint="they are of another target than the draft",
             )
-    embedding_of, embedding = _embedding(model, draft, target)
-    notes: list[str] = []
-    choices: list[torch.Tensor] | None = None
-    normed = True
+
+
+def _expectation(
+    records: Sequence[Record], target: Checkpoint, device: str, expected: str
+) -> _Expectation:
+    """Choose between the target's choices and the text, which serves where the former cannot."""
     if any(record.last is None for record in records):
-        if expected == TARGET:
-            notes.append("no output of the last layer: the text itself is what is expected")
+        told = "no output of the last layer: the text itself is what is expected"
+        because = (told,) if expected == TARGET else ()
+        return _Expectation(choices=None, normed=True, notes=because)
+    choices, normed, agreement = target_choices(records, target, device)
+    notes = []
+    if agreement < _TRUSTED_AGREEMENT:
+        notes.append(
+            f"the target predicts only {agreement:.0%} of this text from the last layer "
+            "captured: is it the target's own continuation, and the last layer?"
+        )
+    if agreement < _USABLE_AGREEMENT:
+        notes.append("so the text itself is what is expected")
         expected = TEXT
-    else:
-        choices, normed, agreement = target_choices(records, target, model.device)
-        if agreement < _TRUSTED_AGREEMENT:
-            notes.append(
-                f"the target predicts only {agreement:.0%} of this text from the last layer "
-                "captured: is it the target's own continuation, and the last layer?"
-            )
-        if agreement < _USABLE_AGREEMENT:
-            notes.append("so the text itself is what is expected")
-            expected = TEXT
-    passages = []
-    for number, record in enumerate(records):
-        features = {
-            name: value.to(device=model.device, dtype=model.dtype)
-            for name, value in record.features.items()
-        }
-        if record.last is not None and not normed:
-            name = list(features)[-1]
-            scale, eps = _final_norm(target, model.dtype, model.device)
-            features[f"norm({name})"] = rms_norm(features[name], scale, eps)
-        tokens = record.ids
-        embedded = read_rows(
-            embedding_of, embedding, tokens, dtype=model.dtype, device=model.device
-        )
-        if "hs[0]" not in features and embedded.shape[-1] == width:
-            # Files of trainers leave it out, and drafts are trained on it all the same.
-            features["embed"] = embedded
-        follows = torch.cat([tokens[1:], tokens[-1:]])
-        known = torch.ones(tokens.numel(), dtype=torch.bool)
-        if choices is None or expected == TEXT:
-            known[-1] = False
-            wanted = follows
-        else:
-            wanted = choices[number]
-        passages.append(
-            Passage(
-                embeddings=embedded,
-                features=features,
-                expected=wanted.to(model.device),
-                scored=(record.mask & known).to(model.device),
-            )
-        )
-    return Material(passages=tuple(passages), expected=expected, notes=tuple(notes))
+    return _Expectation(
+        choices=None if expected == TEXT else choices, normed=normed, notes=tuple(notes)
+    )
+
+
+def _passage(
+    record: Record,
+    model: DraftModel,
+    embedding: tuple[Checkpoint, str],
+    norm: tuple[torch.Tensor, float] | None,
+    choices: torch.Tensor | None,
+) -> Passage:
+    """Make one record ready.
+
+    ``norm`` is the target's final one where the last layer's output is to be normed; without
+    ``choices`` the text itself is expected.
+    """
+    features = {
+        name: value.to(device=model.device, dtype=model.dtype)
+        for name, value in record.features.items()
+    }
+    if norm is not None:
+        name = list(features)[-1]
+        scale, eps = norm
+        features[f"norm({name})"] = rms_norm(features[name], scale, eps)
+    tokens = record.ids
+    embedded = read_rows(*embedding, tokens, dtype=model.dtype, device=model.device)
+    if "hs[0]" not in features and embedded.shape[-1] == model.settings.target_hidden_size:
+        # Files of trainers leave it out, and drafts are trained on it all the same.
+        features["embed"] = embedded
+    known = torch.ones(tokens.numel(), dtype=torch.bool)
+    expected = choices
+    if expected is None:
+        known[-1] = False
+        expected = torch.cat([tokens[1:], tokens[-1:]])
+    return Passage(
+        embeddings=embedded,
+        features=features,
+        expected=expected.to(model.device),
+        scored=(record.mask & known).to(model.device),
+    )
 
 
 def target_choices(

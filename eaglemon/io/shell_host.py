@@ -121,42 +121,31 @@ class ShellLink:
                 yield self._nothing(self._facts.nvml_error or "", ())
                 await self._clock.sleep(max(interval_s, 1.0))
         known: tuple[GpuSample, ...] = ()
+        step_s = max(interval_s, 1.0)
         rounds = self._blocks(
             "em_gpus",
-            interval=max(interval_s, 1.0),
+            interval=step_s,
             gpu_fields=",".join(nvidia_smi.GPU_FIELDS),
             process_fields=",".join(nvidia_smi.PROCESS_FIELDS),
         )
-        asked_at = self._clock.monotonic()
-        async with aclosing(rounds):
-            pending = asyncio.ensure_future(anext(rounds))
-            try:
-                while True:
-                    await asyncio.wait([pending], timeout=max(interval_s, 1.0))
-                    silent_s = self._clock.monotonic() - asked_at
-                    if not pending.done():
-                        if silent_s > SILENT_S + interval_s:
-                            text = f"nvidia-smi has not answered for {silent_s:.0f} s"
-                            yield self._nothing(text, known)
-                        continue
-                    block = pending.result()
-                    asked_at = self._clock.monotonic()
-                    pending = asyncio.ensure_future(anext(rounds))
-                    sample, driver = values.sample_of(
-                        block,
-                        at=self._clock.wall() + self._offset_s,
-                        before=known,
-                        runs=self._owners,
-                    )
-                    if driver is not None and driver != self._facts.driver_version:
-                        self._facts = replace(self._facts, driver_version=driver)
-                    known = sample.gpus or known
-                    yield sample
-            except StopAsyncIteration:
-                raise LinkLostError(f"{self._transport.name}: nvidia-smi's loop ended") from None
-            finally:
-                pending.cancel()
-                await asyncio.gather(pending, return_exceptions=True)
+        limit_s = SILENT_S + interval_s
+        blocks = unless_silent(rounds, limit_s, self._clock, step_s=step_s)
+        async with aclosing(blocks):
+            async for block in blocks:
+                if isinstance(block, float):
+                    yield self._nothing(f"nvidia-smi has not answered for {block:.0f} s", known)
+                    continue
+                sample, driver = values.sample_of(
+                    block,
+                    at=self._clock.wall() + self._offset_s,
+                    before=known,
+                    runs=self._owners,
+                )
+                if driver is not None and driver != self._facts.driver_version:
+                    self._facts = replace(self._facts, driver_version=driver)
+                known = sample.gpus or known
+                yield sample
+        raise LinkLostError(f"{self._transport.name}: nvidia-smi's loop ended")
 
     async def watch_runs(self, *, interval_s: float = 0.2) -> AsyncGenerator[RunChanges, None]:
         """Yield all runs, then those that changed; looked at each second at most."""

@@ -14,14 +14,14 @@ _STILL_THERE = "="
 
 
 async def unless_silent(
-    blocks: AsyncGenerator[str, None], limit_s: float, clock: Clock
+    blocks: AsyncGenerator[str, None], limit_s: float, clock: Clock, *, step_s: float = 1.0
 ) -> AsyncGenerator[str | float, None]:
-    """Yield the blocks; each second without one, after ``limit_s``, the seconds since the last."""
+    """Yield the blocks; each ``step_s`` without one, after ``limit_s``, the seconds since one."""
     heard_at = clock.monotonic()
     pending = asyncio.ensure_future(anext(blocks))
     try:
         while True:
-            await asyncio.wait([pending], timeout=1.0)
+            await asyncio.wait([pending], timeout=step_s)
             if not pending.done():
                 silent_s = clock.monotonic() - heard_at
                 if silent_s > limit_s:

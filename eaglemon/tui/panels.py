@@ -154,34 +154,51 @@ def startup_notes(server: ServerView, width: int) -> list[Content]:
 
 def probe(progress: ProbeProgress, width: int) -> Content:
     """Return a probe's progress and its figures so far."""
-    plan, figures = progress.plan, progress.figures
+    # What is thrown away has no figures.
+    figures = ProbeFigures() if progress.state == "warming-up" else progress.figures
+    rows = [
+        *_probe_course_rows(progress, width),
+        *_figure_rows(progress, figures, width),
+        *_ended_badly(figures),
+    ]
+    if progress.error:
+        rows += [Content.styled(line, "$state-failed") for line in wrapped(progress.error, width)]
+    for note in progress.notes:
+        rows += [Content.styled(line, "$state-warning") for line in wrapped(note, width, 2)]
+    if progress.driver:
+        rows.append(Content.styled(plain(f"load from {progress.driver}"), "$quiet"))
+    return lines(rows)
+
+
+def _probe_course_rows(progress: ProbeProgress, width: int) -> list[Content]:
+    """Return what is asked for, and how far it has come."""
+    plan = progress.plan
     what = f"{plan.workload}{_DOT}{units.plural(plan.requests, 'request')}"
     what += f"{_DOT}{plan.concurrency} at a time{_DOT}{plan.max_tokens} tokens"
     styles = {"done": "$state-ready", "failed": "$state-failed", "cancelled": "$state-warning"}
     state = Content.styled(progress.state, styles.get(progress.state, "$state-starting"))
     running = progress.state in _PROBE_UNDER_WAY
+    warming = progress.state == "warming-up"
     time = f"took {units.duration(progress.elapsed_s)}"
     if running:
-        left = None if progress.state == "warming-up" else progress.remaining_s
+        left = None if warming else progress.remaining_s
         time = "" if left is None else f"{units.duration(left)} left"
-    warming = progress.state == "warming-up"
     planned = plan.warmup if warming else plan.requests
-    if warming:
-        # What is thrown away has no figures.
-        figures = ProbeFigures()
-    count = f"{progress.done}/{planned}"
     share = progress.done / planned if planned else None
     room = max(6, min(30, width - 36))
-    rows: list[Content | str] = [
+    return [
         first_that_fits(width, Content(plain(what)), Content(plain(plan.workload))),
         joined(
             state,
             " " * max(1, 11 - state.cell_length),
             bar(share, room, "$state-starting" if running else "$state-ended"),
-            f" {count}  ",
+            f" {progress.done}/{planned}  ",
             Content.styled(time, "$quiet"),
         ),
     ]
+
+
+def _figure_rows(progress: ProbeProgress, figures: ProbeFigures, width: int) -> list[Content]:
     also = "not the server's alone"
     total = "all requests together" if progress.claims_speed else also
     first = "to the first token" if progress.claims_first_tokens else also
@@ -191,12 +208,17 @@ def probe(progress: ProbeProgress, width: int) -> Content:
         ("TTFT", _median_and_tail(figures.ttft_s, units.latency), first),
         ("accept", units.length(figures.accept_length), figures.accept_source or "not told"),
     )
+    rows = []
     for name, value, meaning in table:
         row = joined(Content.styled(name.ljust(8), "$quiet"), value)
         pad = " " * max(2, 34 - row.cell_length)
         rows.append(
             first_that_fits(width, joined(row, pad, Content.styled(meaning, "$quiet")), row)
         )
+    return rows
+
+
+def _ended_badly(figures: ProbeFigures) -> list[Content]:
     bad = [
         f"{number} {word}"
         for number, word in (
@@ -206,15 +228,9 @@ def probe(progress: ProbeProgress, width: int) -> Content:
         )
         if number
     ]
-    if bad:
-        rows.append(Content.styled(f"{figures.ok} ok, {', '.join(bad)}", "$state-warning"))
-    if progress.error:
-        rows += [Content.styled(line, "$state-failed") for line in wrapped(progress.error, width)]
-    for note in progress.notes:
-        rows += [Content.styled(line, "$state-warning") for line in wrapped(note, width, 2)]
-    if progress.driver:
-        rows.append(Content.styled(plain(f"load from {progress.driver}"), "$quiet"))
-    return lines(rows)
+    if not bad:
+        return []
+    return [Content.styled(f"{figures.ok} ok, {', '.join(bad)}", "$state-warning")]
 
 
 def _median_and_tail(figure: Spread | None, text: Callable[[float], str]) -> str:
