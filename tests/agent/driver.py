@@ -136,3 +136,15 @@ def own_command() -> str:
     """Return this process's command line as a process table shows it."""
     words = Path("/proc/self/cmdline").read_bytes().split(b"\0")
     return b" ".join(words).decode().strip()
+
+
+def agent_pid(state: Path) -> int:
+    """Return the pid of the agent whose records lie in ``state``."""
+    wanted = f"XDG_STATE_HOME={state}".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                return int(entry.name)
+        except OSError:
+            continue
+    raise AssertionError("the agent is not there")

@@ -17,7 +17,7 @@ from eaglemon.agent import agent
 from eaglemon.core.hosts import HostSample
 from eaglemon.io.agent_link import AgentLink
 from eaglemon.io.local import LocalTransport
-from tests.agent.driver import linked, own_command, python, request, watched
+from tests.agent.driver import agent_pid, linked, own_command, python, request, watched
 
 ROOT = Path(__file__).parent
 READINGS = {
@@ -426,18 +426,6 @@ async def test_sampling_eight_gpus_costs_a_small_part_of_a_core(driver: Driver) 
             share = (cpu_s(pid) - before) / (time.monotonic() - started_at)
     # A hundredth on an idle machine; the same work takes longer on one that does more besides.
     assert share < 0.05
-
-
-def agent_pid(state: Path) -> int:
-    """Return the pid of the agent whose records lie in ``state``."""
-    wanted = f"XDG_STATE_HOME={state}".encode()
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                return int(entry.name)
-        except OSError:
-            continue
-    raise AssertionError("the agent is not there")
 
 
 def cpu_s(pid: int) -> float:

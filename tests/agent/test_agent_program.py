@@ -15,8 +15,8 @@ from eaglemon.errors import AgentError, LinkLostError
 from eaglemon.io import agent_link
 from eaglemon.io.agent_link import AgentLink
 from eaglemon.io.local import LocalTransport
-from tests.agent.driver import is_alive, linked, until
-from tests.agent.test_agent_source import own_agent, pythons
+from tests.agent.driver import agent_pid, is_alive, linked, until
+from tests.agent.test_agent_source import pythons
 
 LASTING = b"""
 import json, os, subprocess, sys, time
@@ -131,7 +131,7 @@ async def test_it_dies_with_the_link(state: Path) -> None:
 
 async def test_it_dies_with_a_killed_agent(state: Path) -> None:
     async with linked(LocalTransport(), state) as link, asyncio.timeout(60):
-        agent = await own_agent(state)
+        agent = agent_pid(state)
         items = link.run_program(LASTING)
         pids = (await anext(items))["pids"]
         assert isinstance(pids, list)

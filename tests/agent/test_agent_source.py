@@ -14,7 +14,7 @@ from eaglemon.core import frames
 from eaglemon.io import agent_start
 from eaglemon.io.agent_link import AgentLink
 from eaglemon.io.local import LocalTransport
-from tests.agent.driver import python, request, watched
+from tests.agent.driver import agent_pid, python, request, watched
 
 SOURCE = Path(agent.__file__).read_text()
 STANDARD = """
@@ -101,18 +101,6 @@ async def test_it_ends_with_its_stdin(state: Path) -> None:
 
 async def test_it_uses_little_memory(link: AgentLink, state: Path) -> None:
     assert link.facts.nvml_error  # the library has been loaded, or tried
-    pid = await own_agent(state)
+    pid = agent_pid(state)
     resident_kib = re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[0]
     assert int(resident_kib) < 30 * 1024
-
-
-async def own_agent(state: Path) -> int:
-    """Return the pid of the agent whose records lie in ``state``."""
-    wanted = f"XDG_STATE_HOME={state}".encode()
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                return int(entry.name)
-        except OSError:
-            continue
-    raise AssertionError("the agent is not there")

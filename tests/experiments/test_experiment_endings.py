@@ -11,6 +11,7 @@ import pytest
 from eaglemon.app.experiment_servers import ExperimentServers
 from eaglemon.app.experiments import ExperimentService
 from eaglemon.core.experiment import ExperimentPlan, StopRules
+from eaglemon.core.experiment_views import ExperimentView
 from eaglemon.core.hosts import GpuSample, HostSample
 from eaglemon.core.views import LaunchPlan, ServerState, Snapshot
 from eaglemon.errors import LaunchRefusedError, StoreError, TimeLimitError
@@ -43,10 +44,26 @@ async def until(reached: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_cancelling_again_waits_for_the_clean_up_that_runs(store: Store) -> None:
-    host = FakeHost()
+def paused(host: FakeHost) -> FakeBench:
+    """Return a bench that ends no probe and no stop until it is told to."""
     bench = FakeBench(host)
     bench.pause = {"probe": asyncio.Event(), "stop": asyncio.Event()}
+    return bench
+
+
+async def interrupted(bench: FakeBench, store: Store) -> asyncio.Task[ExperimentView]:
+    """Return an experiment that was cancelled in a probe and now stops its server."""
+    service = ExperimentService(bench, store)
+    task = asyncio.create_task(service.run(plan_on(service)))
+    await until(lambda: "probe" in bench.steps)
+    task.cancel()
+    await until(lambda: "stop" in bench.steps)
+    return task
+
+
+async def test_cancelling_again_waits_for_the_clean_up_that_runs(store: Store) -> None:
+    host = FakeHost()
+    bench = paused(host)
     service = ExperimentService(bench, store)
     service.begin(plan_on(service))
     await until(lambda: "probe" in bench.steps)
@@ -69,13 +86,8 @@ async def test_cancelling_again_waits_for_the_clean_up_that_runs(store: Store) -
 
 async def test_a_second_interrupt_does_not_break_off_the_clean_up(store: Store) -> None:
     host = FakeHost()
-    bench = FakeBench(host)
-    bench.pause = {"probe": asyncio.Event(), "stop": asyncio.Event()}
-    service = ExperimentService(bench, store)
-    task = asyncio.create_task(service.run(plan_on(service)))
-    await until(lambda: "probe" in bench.steps)
-    task.cancel()
-    await until(lambda: "stop" in bench.steps)
+    bench = paused(host)
+    task = await interrupted(bench, store)
     task.cancel()
     await asyncio.sleep(0.01)
     assert not task.done()
@@ -88,13 +100,8 @@ async def test_a_second_interrupt_does_not_break_off_the_clean_up(store: Store) 
 
 async def test_a_clean_up_that_is_ended_by_force_can_be_gone_on_with(store: Store) -> None:
     host = FakeHost()
-    bench = FakeBench(host)
-    bench.pause = {"probe": asyncio.Event(), "stop": asyncio.Event()}
-    service = ExperimentService(bench, store)
-    task = asyncio.create_task(service.run(plan_on(service)))
-    await until(lambda: "probe" in bench.steps)
-    task.cancel()
-    await until(lambda: "stop" in bench.steps)
+    bench = paused(host)
+    task = await interrupted(bench, store)
     # As asyncio does it where the second Ctrl-C comes: all tasks are cancelled.
     for one in asyncio.all_tasks() - {asyncio.current_task()}:
         one.cancel()
