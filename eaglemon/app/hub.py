@@ -9,7 +9,6 @@ from typing import Self
 
 from eaglemon.app.broadcast import COALESCE_S, TICK_S, Broadcast
 from eaglemon.app.environment import environment_of
-from eaglemon.app.finding import find_server
 from eaglemon.app.foreign_servers import ForeignServers
 from eaglemon.app.history import MemoryHistory, StartHistory
 from eaglemon.app.host import Host
@@ -17,6 +16,7 @@ from eaglemon.app.host_set import HostSet
 from eaglemon.app.keeper import Keeper
 from eaglemon.app.late_runs import never_began
 from eaglemon.app.logs import follow_log
+from eaglemon.app.named_servers import find_server
 from eaglemon.app.past_log import PastLog
 from eaglemon.app.plans import Profiles, launch_plan, relaunch_plan
 from eaglemon.app.preflight import check_launch

@@ -8,8 +8,8 @@ from functools import partial
 from typing import TypeVar
 
 from eaglemon.app.api import Eaglemon
-from eaglemon.app.finding import matching
 from eaglemon.app.hub import Hub
+from eaglemon.app.named_servers import matching
 from eaglemon.app.read_only import ReadOnlyHub
 from eaglemon.cli import diagnostics, running
 from eaglemon.cli.progress import Progress
