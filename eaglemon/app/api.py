@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from eaglemon.core.run_comparison import ProfileHistory, RunComparison
     from eaglemon.core.server_url import Trust
     from eaglemon.core.verdict import Findings
-    from eaglemon.core.views import LaunchPlan, LogBatch, Needs, ServerView, Snapshot
+    from eaglemon.core.views import LaunchPlan, LogBatch, Needs, ServerView, Snapshot, Told
     from eaglemon.core.worth import StoredWorth
 
 
@@ -146,10 +146,13 @@ class Eaglemon(Protocol):
         """Stop a server: TERM, grace, KILL of what is left, then wait for the GPU memory."""
         ...
 
-    async def restart(self, server_id: str, *, grace_s: float | None = None) -> str:
+    async def restart(
+        self, server_id: str, *, grace_s: float | None = None, told: Told = None
+    ) -> str:
         """Stop a server, wait for its memory, start the same on its port and return the new id.
 
-        Raises ``ServerError`` where anything of the old one may be left: nothing is started then.
+        ``told`` of a wait for GPU memory. Raises ``ServerError`` where anything of the old one may
+        be left: nothing is started then, nor when this is cancelled before the new one is begun.
         """
         ...
 

@@ -35,7 +35,7 @@ from eaglemon.core.problems import Problem
 from eaglemon.core.profiles import Profile
 from eaglemon.core.runs import RunStatus
 from eaglemon.core.server_url import Trust
-from eaglemon.core.views import LaunchPlan, LogBatch, Needs, ServerState, ServerView, Snapshot
+from eaglemon.core.views import LaunchPlan, LogBatch, Needs, ServerState, ServerView, Snapshot, Told
 from eaglemon.engines import engine_named
 from eaglemon.errors import ConfigError, ServerError, TimeLimitError
 from eaglemon.io.clock import Clock, SystemClock
@@ -218,9 +218,11 @@ class Hub:
         """Stop a server and wait until its GPU memory is back."""
         return await stop_kept(self._keeper(server_id), self._until, grace_s=grace_s, wait=wait)
 
-    async def restart(self, server_id: str, *, grace_s: float | None = None) -> str:
+    async def restart(
+        self, server_id: str, *, grace_s: float | None = None, told: Told = None
+    ) -> str:
         """Stop a server, wait for its memory, start the same again and return its id."""
-        return await restart(self, server_id, grace_s=grace_s)
+        return await restart(self, server_id, grace_s=grace_s, told=told)
 
     # Servers that no console started.
 

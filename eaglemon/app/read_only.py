@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from eaglemon.app.hub import Hub
 from eaglemon.core.foreign import ForeignStop
-from eaglemon.core.views import LaunchPlan, ServerView
+from eaglemon.core.views import LaunchPlan, ServerView, Told
 from eaglemon.errors import ReadOnlyError
 
 
@@ -23,9 +23,11 @@ class ReadOnlyHub(Hub):
         del grace_s, wait
         raise ReadOnlyError(f"{server_id} is not stopped")
 
-    async def restart(self, server_id: str, *, grace_s: float | None = None) -> str:
+    async def restart(
+        self, server_id: str, *, grace_s: float | None = None, told: Told = None
+    ) -> str:
         """Refuse."""
-        del grace_s
+        del grace_s, told
         raise ReadOnlyError(f"{server_id} is not restarted")
 
     async def stop_foreign(

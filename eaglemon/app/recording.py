@@ -28,7 +28,7 @@ from eaglemon.core.problems import Problem
 from eaglemon.core.profiles import Profile
 from eaglemon.core.redact import mask_line, secrets_of
 from eaglemon.core.server_url import Trust
-from eaglemon.core.views import LaunchPlan, LogBatch, Needs, ServerView, Snapshot
+from eaglemon.core.views import LaunchPlan, LogBatch, Needs, ServerView, Snapshot, Told
 from eaglemon.errors import ConfigError, EaglemonError, UsageError
 
 VERSION = 1
@@ -221,7 +221,9 @@ class Replay:
         """Refuse."""
         _refuse()
 
-    async def restart(self, server_id: str, *, grace_s: float | None = None) -> str:
+    async def restart(
+        self, server_id: str, *, grace_s: float | None = None, told: Told = None
+    ) -> str:
         """Refuse."""
         _refuse()
 

@@ -7,9 +7,10 @@ from typing import Protocol
 
 from eaglemon.app.preflight import gpu_problems
 from eaglemon.core.crashes import LOOP_EXITS, LOOP_WINDOW_S, is_crash_loop
+from eaglemon.core.hosts import HostSample
 from eaglemon.core.problems import errors_among
 from eaglemon.core.units import duration
-from eaglemon.core.views import LaunchPlan, ServerState, ServerView, Snapshot
+from eaglemon.core.views import LaunchPlan, ServerState, ServerView, Snapshot, Told
 from eaglemon.errors import ServerError
 
 _MEMORY_STEP_S = 0.3
@@ -41,11 +42,18 @@ class Console(Protocol):
         ...
 
 
-async def restart(console: Console, server_id: str, *, grace_s: float | None) -> str:
+async def restart(
+    console: Console,
+    server_id: str,
+    *,
+    grace_s: float | None,
+    told: Told = None,
+) -> str:
     """Stop a server, wait for its memory, and start the same again on the same port.
 
-    Returns the new id. Raises ``ServerError`` where anything of the old one may be left: a second
-    server is never started on top of the first.
+    ``told`` of a wait for GPU memory. Returns the new id. Raises ``ServerError`` where anything of
+    the old one may be left: a second server is never started on top of the first. Cancelled before
+    the new one is begun, nothing is started; a stop that was asked for goes on.
     """
     view = console.find(server_id)
     plan = console.relaunch_plan(view.id)
@@ -56,19 +64,22 @@ async def restart(console: Console, server_id: str, *, grace_s: float | None) ->
                 f"{view.id} is not shown to be gone: {view.detail or view.state.value}",
                 hint="nothing was started; look at what holds the memory, then launch again",
             )
-    await _memory_back(console, plan, ended_at=view.launched_at + view.age_s)
+    await _memory_back(console, plan, view, told)
     return await console.launch(plan)
 
 
-async def _memory_back(console: Console, plan: LaunchPlan, *, ended_at: float) -> None:
+async def _memory_back(console: Console, plan: LaunchPlan, old: ServerView, told: Told) -> None:
     """Wait until the GPUs of a launch are free, for at most the profile's limit.
 
     A server that failed by itself leaves its memory to the driver for a moment, and a sample from
-    before ``ended_at`` (unix seconds) proves nothing. What is still in use at the end is for the
-    preflight to tell.
+    before its end proves nothing. What is still in use at the end is for the preflight to tell,
+    and so is at once what somebody else holds: it is not given back by waiting.
     """
+    ended_at = old.launched_at + old.age_s
+    limit_s = plan.profile.limits.release_s
+    waits = False
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(plan.profile.limits.release_s):
+        async with asyncio.timeout(limit_s):
             while True:
                 snapshot = console.snapshot()
                 host = snapshot.host(plan.host)
@@ -76,7 +87,33 @@ async def _memory_back(console: Console, plan: LaunchPlan, *, ended_at: float) -
                 fresh = age_s is not None and snapshot.at - age_s > ended_at
                 if host is None or (fresh and not errors_among(gpu_problems(plan, host.sample))):
                     return
+                if _held_by_another(plan, snapshot, old.id, host.sample if fresh else None):
+                    return
+                if fresh and told is not None and not waits:
+                    waits = True
+                    told(f"waiting for GPU memory on {plan.host}, up to {limit_s:g} s")
                 await asyncio.sleep(_MEMORY_STEP_S)
+
+
+def _held_by_another(
+    plan: LaunchPlan, snapshot: Snapshot, old_id: str, sample: HostSample | None
+) -> bool:
+    """Tell whether a living server has the port or a GPU, or another process its memory."""
+    wanted = set(plan.profile.gpus or ())
+    if any(
+        (wanted & set(one.gpu_indexes) or one.port == plan.profile.port)
+        for one in snapshot.servers
+        if one.host == plan.host and one.id != old_id and not one.state.ended
+    ):
+        return True
+    if sample is None:
+        return False
+    uuids = {gpu.uuid for gpu in sample.gpus if gpu.index in wanted}
+    # A process that is just ending has no command line any more, and may be one of the old server.
+    return any(
+        process.gpu_uuid in uuids and process.command and process.run_id != old_id
+        for process in sample.processes
+    )
 
 
 async def keep_running(

@@ -50,7 +50,7 @@ def command(
                 told=diagnostics.talk,
             )
         again = await session.with_progress(
-            console, found.id, console.restart(found.id, grace_s=grace)
+            console, found.id, console.restart(found.id, grace_s=grace, told=diagnostics.talk)
         )
         diagnostics.talk(f"started {again}")
         waiting = console.wait(again, timeout_s=timeout)

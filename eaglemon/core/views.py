@@ -3,7 +3,7 @@
 The app layer builds one ``Snapshot`` of everything; front ends only format it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, TypeAlias
@@ -18,6 +18,8 @@ from eaglemon.core.runs import DamagedRun
 Needs: TypeAlias = Literal["runs", "gpus", "servers"]
 """How much must be known of hosts, each with what comes before it: their runs, their GPUs, and of
 each server whether it answers."""
+Told: TypeAlias = Callable[[str], None] | None
+"""Is told what goes on, in words."""
 
 
 class ServerState(StrEnum):
@@ -255,6 +257,8 @@ class ServerView:
     exit: ExitView | None = None
     cause: CauseView | None = None
     stop: StopView | None = None
+    stop_grace_s: float | None = None
+    """Seconds from TERM to KILL in a stop that names none; ``None`` where that is not known."""
     log_path: str = ""
     notes: tuple[str, ...] = ()
     probe: ProbeProgress | None = None

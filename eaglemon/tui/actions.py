@@ -70,7 +70,7 @@ ACTIONS: tuple[Action, ...] = (
         "cancel",
         "x",
         "cancel",
-        "Cancel the probe of the server, or the experiment",
+        "Cancel the probe or the restart of the server, or the experiment",
         why.cancel,
         important=False,
     ),

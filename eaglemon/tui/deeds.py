@@ -110,11 +110,12 @@ class Deeds:
         self.restarts.ask(self._server())
 
     def cancel(self) -> None:
-        """Cancel the experiment on its screen, elsewhere the probe of this server."""
+        """Cancel the experiment on its screen, elsewhere the probe or restart of this server."""
         if self._app.scene().screen == "experiment":
             self.experiments.cancel()
+        elif (server := self._server()).id not in self._probes:
+            self.restarts.call_off(server)
         else:
-            server = self._server()
             self._probes[server.id].cancel()
             self._app.say(f"the probe of {server.name} is cancelled")
 
@@ -335,6 +336,9 @@ class Deeds:
 
     def _ask_stop(self, *, grace_s: float | None, kill: bool) -> None:
         server = self._server()
+        if server.state.ended and self.restarts.under_way(server.id):
+            self.restarts.call_off(server)
+            return
         question = ConfirmStop(server, grace_s=grace_s, verb="Kill" if kill else "Stop")
         self._app.push_screen(question, partial(self._stop_answered, server, grace_s))
 
@@ -355,6 +359,10 @@ class Deeds:
             screen.switch_tab(tab)
 
     async def _stop(self, server: ServerView, grace_s: float | None) -> None:
+        if self.restarts.under_way(server.id):
+            self.restarts.call_off(server)
+            if self._console.find(server.id).state.ended:
+                return
         try:
             await self._console.stop(server.id, grace_s=grace_s, wait=False)
         except EaglemonError as error:

@@ -111,7 +111,7 @@ class DraftDeeds:
                 await drafts.rewire(server_id, slots, shown=repair.difference)
                 written = True
                 self._app.say("written; the server is restarted now")
-                again = await self._console.restart(server_id)
+                again = await self._restarts.again(server_id, server.name)
             if self._app.console_screen() is screen:
                 self._app.open_server(again)
             view = await self._console.wait(again)

@@ -169,6 +169,8 @@ def stop(scene: Scene) -> str | None:
         return missing
     if scene.read_only:
         return "this console is read-only: start it without --read-only to stop servers"
+    if scene.restarting:
+        return None
     left = scene.server.state is ServerState.FAILED and scene.server.pids
     if scene.server.state.ended and not left:
         return f"{scene.server.name} has ended already: nothing to stop"
@@ -188,7 +190,7 @@ def restart(scene: Scene) -> str | None:
 def _while_restarting(scene: Scene) -> str | None:
     if not scene.restarting or scene.server is None:
         return None
-    return f"{scene.server.name} is being restarted: wait for it"
+    return f"{scene.server.name} is being restarted: wait for it, or call that off with x"
 
 
 def probe(scene: Scene) -> str | None:
@@ -206,12 +208,14 @@ def probe(scene: Scene) -> str | None:
 
 
 def cancel(scene: Scene) -> str | None:
-    """Needs a probe of this server, or on its screen an experiment, that is under way."""
+    """Needs a probe or restart of this server, or on its screen an experiment, under way."""
     if scene.screen == "experiment":
         return None if scene.experimenting else "no experiment is under way: start one with b"
     if scene.servers_tab is not None:
         return with_server(scene)
-    return None if scene.probing else "no probe of this server is under way: start one with t"
+    if scene.probing or scene.restarting:
+        return None
+    return "no probe or restart of this server is under way: start one with t or R"
 
 
 def compare(scene: Scene) -> str | None:

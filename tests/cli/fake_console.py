@@ -25,6 +25,7 @@ from eaglemon.core.views import (
     ServerView,
     Snapshot,
     StopView,
+    Told,
 )
 from eaglemon.errors import EaglemonError, ServerError, UsageError
 from eaglemon.io.config import ProfileStore
@@ -207,7 +208,9 @@ class FakeConsole:
     def relaunch_plan(self, server_id: str, *, forced_length: float | None = None) -> LaunchPlan:
         raise ServerError(f"{server_id} is not started again, whatever {forced_length}")
 
-    async def restart(self, server_id: str, *, grace_s: float | None = None) -> str:
+    async def restart(
+        self, server_id: str, *, grace_s: float | None = None, told: Told = None
+    ) -> str:
         self.calls.append(("restart", server_id))
         return f"{server_id}-again"
 

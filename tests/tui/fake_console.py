@@ -12,7 +12,7 @@ from eaglemon.core.probe import ProbeFigures, ProbePlan, ProbeProgress, Prompt
 from eaglemon.core.problems import Problem
 from eaglemon.core.profiles import Profile, Speculation
 from eaglemon.core.server_url import Trust
-from eaglemon.core.views import HostView, LaunchPlan, LogBatch, ServerView, Snapshot
+from eaglemon.core.views import HostView, LaunchPlan, LogBatch, ServerView, Snapshot, Told
 from eaglemon.errors import EaglemonError, ServerError, UsageError
 
 EAGLE3 = Profile(
@@ -133,7 +133,9 @@ class FakeConsole:
     def relaunch_plan(self, server_id: str, *, forced_length: float | None = None) -> LaunchPlan:
         raise ServerError(f"{server_id} is not started again, whatever {forced_length}")
 
-    async def restart(self, server_id: str, *, grace_s: float | None = None) -> str:
+    async def restart(
+        self, server_id: str, *, grace_s: float | None = None, told: Told = None
+    ) -> str:
         self.calls.append(("restart", server_id, grace_s))
         return f"{server_id}-again"
 

@@ -100,7 +100,7 @@ async def test_probe_with_other_figures() -> None:
         await console.settle()
         assert console.said[-1] == "probe of k25-eagle3 done: 141.2 tok/s, accept length -"
         await console.press("x")
-        assert "no probe of this server is under way" in console.said[-1]
+        assert "no probe or restart of this server is under way" in console.said[-1]
 
 
 async def test_a_probe_can_be_cancelled() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eaglemon.core.draft_views import CheckStage
-from eaglemon.core.views import ServerView
+from eaglemon.core.views import ServerView, Told
 from eaglemon.errors import HostError
 from eaglemon.tui.draft_panels import conditional_lines
 from eaglemon.tui.draft_words import in_keys
@@ -133,7 +133,8 @@ async def test_a_check_that_fails_leaves_what_was_known_in_sight(tmp_path: Path)
 async def test_a_restart_that_is_refused_tells_how_to_undo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refuse(server_id: str) -> str:
+    async def refuse(server_id: str, *, told: Told) -> str:
+        del told
         raise HostError(f"the port of {server_id} is in use")
 
     fake, files, drafts = desk(tmp_path)

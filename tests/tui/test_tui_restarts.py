@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from eaglemon.core.views import ServerState, Told
 from eaglemon.errors import HostError
 from tests.tui import snapshots
 from tests.tui.console import opened
@@ -23,7 +24,9 @@ class SlowStop(FakeConsole):
         self.broken_off = False
         self.error: HostError | None = None
 
-    async def restart(self, server_id: str, *, grace_s: float | None = None) -> str:
+    async def restart(
+        self, server_id: str, *, grace_s: float | None = None, told: Told = None
+    ) -> str:
         self.calls.append(("restart", server_id, grace_s))
         try:
             await self.gone.wait()
@@ -49,13 +52,55 @@ async def test_no_other_key_breaks_off_the_restart_after_a_rewiring(tmp_path: Pa
         assert console.called("restart") == [("restart", "run-ready", None)]
         for key in ("D", "f", "R"):
             await console.press(key)
-            assert console.said[-1] == "k25-eagle3 is being restarted: wait for it"
+            assert (
+                console.said[-1]
+                == "k25-eagle3 is being restarted: wait for it, or call that off with x"
+            )
         assert not fake.broken_off
         new = replace(snapshots.ready(), id="run-ready-again")
         fake.push(replace(fake.now, servers=(*fake.now.servers, new)))
         fake.gone.set()
         await console.until_said("k25-eagle3 is ready; probing it")
         assert console.app.unfinished() == ()
+
+
+@pytest.mark.parametrize("keys", [("x",), ("S", "y"), ("K", "y")])
+async def test_a_restart_can_be_called_off(keys: tuple[str, ...]) -> None:
+    fake = SlowStop()
+    async with opened(snapshots.FLEET, fake=fake) as console:
+        await console.press("o", "R", "y")
+        assert "x call off restart" in console.text()
+        await console.press(*keys)
+        await console.until_said("the restart of k25-eagle3 is called off: it stays stopped")
+        assert fake.broken_off
+        assert console.app.unfinished() == ()
+        assert bool(console.called("stop")) is (keys != ("x",))
+
+
+async def test_between_its_end_and_the_new_start_nothing_is_asked_first() -> None:
+    fake = SlowStop()
+    async with opened(snapshots.FLEET, fake=fake) as console:
+        await console.press("o", "R", "y")
+        ended = replace(snapshots.ready(), state=ServerState.STOPPED, pids=())
+        servers = (ended, *fake.now.servers[1:])
+        await console.push(replace(fake.now, servers=servers))
+        await console.press("S")
+        await console.until_said("the restart of k25-eagle3 is called off: it stays stopped")
+        assert fake.broken_off
+        assert console.called("stop") == []
+
+
+async def test_one_that_was_begun_meanwhile_is_stopped() -> None:
+    fake = SlowStop()
+    async with opened(snapshots.FLEET, fake=fake) as console:
+        await console.press("o", "R", "y")
+        new = replace(snapshots.ready(), id="run-ready-again", state=ServerState.SPAWNING)
+        await console.push(replace(fake.now, servers=(*fake.now.servers, new)))
+        await console.press("x")
+        assert not fake.broken_off
+        fake.gone.set()
+        await console.until_said("the restart of k25-eagle3 is called off: it stays stopped")
+        assert console.called("stop") == [("stop", "run-ready-again", None, False)]
 
 
 async def test_leaving_in_the_middle_of_a_restart_asks_first() -> None:

@@ -87,6 +87,8 @@ def _key(action: Action, scene: Scene, *, bare: bool = False) -> Content:
         label = "go on"
     elif action.id == "cancel" and scene.probing:
         label = "cancel probe"
+    elif action.id == "cancel" and scene.restarting:
+        label = "call off restart"
     return joined(
         Content.styled(shown_key(action), "bold $accent"),
         f" {label}",
