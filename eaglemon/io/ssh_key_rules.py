@@ -9,10 +9,13 @@ import base64
 import contextlib
 import os
 import re
+import selectors
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,11 +31,18 @@ from eaglemon.errors import HostError, HostKeyError
 from eaglemon.io.ssh_config import SshConfig
 from eaglemon.io.ssh_errors import Target
 
-LIMIT_S = 20.0
-"""For KnownHostsCommand, which may ask the network."""
+LIMIT_S = 8.0
+"""For KnownHostsCommand, which may ask the network: a command of ours waits longer for a host."""
+OUTPUT_MOST = 1 << 20
+"""Bytes of known_hosts lines that a command may tell of one host."""
+_SAID_MOST = 4096
 _KRL_LIMIT_S = 10.0
 _KRL = b"SSHKRL\n\x00"
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+class _UnusableError(Exception):
+    """A command did not end in time or told too much; says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,17 +112,11 @@ class KeyRules:
         ]
         name = self.target.name
         try:
-            done = subprocess.run(
-                [words[0], *given],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=LIMIT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
+            done = _carried_out([words[0], *given])
+        except _UnusableError as error:
             raise HostError(
-                f"{name}: KnownHostsCommand {words[0]} did not end within {LIMIT_S:.0f} s",
-                hint="see what it waits for",
+                f"{name}: KnownHostsCommand {words[0]} {error}",
+                hint="see what it does and waits for",
             ) from error
         except OSError as error:
             raise HostError(
@@ -200,12 +204,18 @@ def _in_text(content: bytes, shown: _Shown) -> bool:
 
 
 def _listed(content: bytes) -> Iterator[bytes]:
-    for line in content.splitlines():
+    """Yield the keys of a list; raises ``OSError`` for a line that is none, where ssh stops too."""
+    for number, line in enumerate(content.split(b"\n"), start=1):
         words = line.split()
-        if len(words) >= 2 and not words[0].startswith(b"#"):
-            # Lines that are no keys are passed over, as ssh does.
-            with contextlib.suppress(ValueError, asyncssh.KeyImportError):
-                yield _shown(base64.b64decode(words[1])).bare
+        if line.lstrip(b" \t").startswith(b"#") or not line.strip(b" \t"):
+            continue
+        try:
+            listed = _shown(base64.b64decode(words[1], validate=True))
+        except (IndexError, ValueError, asyncssh.KeyImportError) as error:
+            raise OSError(f"line {number} is no key") from error
+        if listed.kind.encode() != words[0]:
+            raise OSError(f"line {number} is no key of the kind that it names")
+        yield listed.bare
 
 
 def _in_krl(file: str, shown: _Shown) -> bool:
@@ -232,6 +242,59 @@ def _in_krl(file: str, shown: _Shown) -> bool:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise OSError(said[-1] if said else f"ssh-keygen -Q ended with {done.returncode}")
     return False
+
+
+def _carried_out(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    """Run a command until it has ended and closed its output.
+
+    Raises ``_UnusableError`` where it takes longer than ``LIMIT_S`` or tells more than
+    ``OUTPUT_MOST``; its process group is killed then, where it has not ended.
+    """
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            told, said = _read(process, time.monotonic() + LIMIT_S)
+        finally:
+            # Not yet waited for, so the number is still its own.
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(command, process.returncode, told, said)
+
+
+def _read(process: subprocess.Popen[bytes], until: float) -> tuple[bytes, bytes]:
+    """Return what a process tells, and the end of what it says on stderr, once it has ended."""
+    told, said = bytearray(), bytearray()
+    with selectors.DefaultSelector() as selector:
+        for stream, kept in ((process.stdout, told), (process.stderr, said)):
+            if stream is not None:
+                selector.register(stream, selectors.EVENT_READ, kept)
+        is_open = True
+        while True:
+            has_ended, left_s = process.poll() is not None, until - time.monotonic()
+            if left_s <= 0:
+                raise _UnusableError(
+                    f"has ended, but what it has started kept its output open for {LIMIT_S:.0f} s"
+                    if has_ended
+                    else f"did not end within {LIMIT_S:.0f} s"
+                )
+            # The end of a process is no event: looked for now and then.
+            events = selector.select(min(left_s, 0.02 if not is_open else 0.2))
+            if has_ended and not is_open and not events:
+                return bytes(told), bytes(said)
+            for key, _ in events:
+                kept, piece = key.data, os.read(key.fd, 1 << 16)
+                kept += piece
+                if not piece:
+                    selector.unregister(key.fileobj)
+                    is_open = is_open and kept is not told
+            if len(told) > OUTPUT_MOST:
+                raise _UnusableError(f"told more than {OUTPUT_MOST >> 20} MiB")
+            del said[:-_SAID_MOST]
 
 
 def _usable_lines(text: str) -> Iterator[str]:

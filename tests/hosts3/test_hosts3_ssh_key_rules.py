@@ -1,6 +1,8 @@
 """``KnownHostsCommand`` and ``RevokedHostKeys``: what ``ssh`` makes of them, eaglemon does."""
 
 import asyncio
+import os
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from eaglemon.core.hosts import HostSpec
-from eaglemon.errors import HostKeyError
+from eaglemon.errors import HostError, HostKeyError
+from eaglemon.io import ssh_key_rules
 from eaglemon.io.ssh_config import SshConfig
+from eaglemon.io.ssh_errors import Target
+from eaglemon.io.ssh_key_rules import LIMIT_S, KeyRules
 from tests.hosts3.test_hosts3_ssh import Person, configured, host_block, keygen, reaches, refusal
 from tests.hosts3.test_hosts3_ssh_config import ssh_reaches
 from tests.sshd import Sshd, start_sshd
@@ -30,6 +35,7 @@ PROGRAMS = {
     "revokes": 'echo "@revoked $1 $(cat KEY)"',
     "fails": 'echo "$1 $(cat KEY)"; echo no such database >&2; exit 3',
     "says_nothing": "exit 0",
+    "warns": 'echo "$1 $(cat KEY)"; exec >&-; sleep 0.1; echo this takes a while >&2',
 }
 # Which server, what its known_hosts has, what is configured.
 REACHING = {
@@ -46,6 +52,16 @@ REACHING = {
     ),
     "a command that knows nothing": ("plain", "its key", "KnownHostsCommand {folder}/says_nothing"),
     "a command that is none": ("plain", "its key", "KnownHostsCommand fails"),
+    "a command that closes its output early": (
+        "plain",
+        "nothing",
+        "KnownHostsCommand {folder}/warns %H",
+    ),
+    "a list with comments and blank lines": (
+        "plain",
+        "its key",
+        "RevokedHostKeys {folder}/commented",
+    ),
     "another key is revoked": ("plain", "its key", "RevokedHostKeys {folder}/stranger.pub"),
     "another key is revoked in a list": ("plain", "its key", "RevokedHostKeys {folder}/strangers"),
     "both": (
@@ -108,6 +124,30 @@ REFUSED = {
         "its key",
         "RevokedHostKeys {folder}/absent",
         "cannot be checked: RevokedHostKeys ",
+    ),
+    "a list of keys with a line that is none": (
+        "plain",
+        "its key",
+        "RevokedHostKeys {folder}/garbage",
+        "garbage: line 3 is no key",
+    ),
+    "a list of keys with half a key": (
+        "plain",
+        "its key",
+        "RevokedHostKeys {folder}/cut",
+        "cut: line 1 is no key",
+    ),
+    "a list of keys with a key of another kind": (
+        "plain",
+        "its key",
+        "RevokedHostKeys {folder}/mislabelled",
+        "line 1 is no key of the kind that it names",
+    ),
+    "a list of keys with an end of line of another system": (
+        "plain",
+        "its key",
+        "RevokedHostKeys {folder}/carriage",
+        "line 1 is no key",
     ),
     "a list that cannot be read": (
         "plain",
@@ -178,6 +218,12 @@ def fill(folder: Path) -> None:
     krl = ("-k", "-f", folder / "list_of_serials", "-s", folder / "authority.pub")
     keygen(*krl, folder / "serials")
     (folder / "broken").write_bytes((folder / "strangers").read_bytes()[:20])
+    line = (folder / "stranger.pub").read_bytes()
+    (folder / "commented").write_bytes(b"# ours\n\n \t# more\n  " + line + b" \t\n" + line.rstrip())
+    (folder / "garbage").write_bytes(b"# ours\n" + line + b"garbage \x00\xff line\n")
+    (folder / "cut").write_bytes(line[:50] + b"\n" + line)
+    (folder / "mislabelled").write_bytes(line.replace(b"ssh-ed25519", b"ssh-rsa", 1))
+    (folder / "carriage").write_bytes(b"\r\n" + line)
     (folder / "authorities").write_text(f"@cert-authority * {places['AUTHORITY'].read_text()}")
     (folder / "nothing").touch()
 
@@ -214,6 +260,40 @@ async def test_a_jump_host_has_rules_of_its_own(servers: Servers, tmp_path: Path
     assert isinstance(error, HostKeyError)
     assert error.message.startswith("target (jump host jump): the host key of 127.0.0.1:")
     assert not await ssh_reaches(spec)
+
+
+# What a command does that is not waited for, and what is said of it.
+UNUSABLE = {
+    "hangs": ("exec sleep 600", "did not end within 1 s"),
+    "leaves a daemon": ("sleep 600 & exit 0", "what it has started kept its output open for 1 s"),
+    "tells without end": ("exec yes", "told more than 1 MiB"),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_a_command_that_is_not_waited_for_is_named(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    does, words = UNUSABLE[name]
+    monkeypatch.setattr(ssh_key_rules, "LIMIT_S", LIMIT_S if "MiB" in words else 1.0)
+    program, pid = tmp_path / "program", tmp_path / "pid"
+    program.write_text(f"#!/bin/sh\n{does.replace('& ', f'& echo $! >{pid}; ')}\n")
+    program.chmod(0o755)
+    rules = KeyRules(
+        config=SshConfig(values={}),
+        target=Target(
+            name="box", address="a", port=22, user="u", known_hosts=(), keys=(), ssh="ssh box"
+        ),
+        command=f"{program} %H",
+        revoked=(),
+    )
+    try:
+        with pytest.raises(HostError, match=words) as found:
+            rules.order()
+    finally:
+        if pid.exists():
+            os.kill(int(pid.read_text()), signal.SIGKILL)
+    assert found.value.message.startswith(f"box: KnownHostsCommand {program} ")
 
 
 def test_what_of_it_ssh_leaves_out_is_told() -> None:
