@@ -2,11 +2,14 @@
 
 import os
 import selectors
+import time
 from codecs import getincrementaldecoder
 
-from textual import constants
+from textual import constants, events
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
+
+from eaglemon.tui.torn_keys import TornKeys
 
 ESCAPE_S = 0.025
 """Silence after which an escape is the key of that name, where ``ESCDELAY`` (ncurses) says nothing.
@@ -16,6 +19,7 @@ Textual waits for 0.1 s. What a terminal sends for a key comes in one piece, ove
 _AFTER_S = 0.002
 _IDLE_S = 0.1
 _READ_BYTES = 4096
+_ESC = "\x1b"
 
 
 class KeyReader(LinuxDriver):
@@ -26,22 +30,26 @@ class KeyReader(LinuxDriver):
         if "ESCDELAY" not in os.environ:
             constants.ESCAPE_DELAY = ESCAPE_S  # type: ignore[misc]  # it is of the environment
         parser = XTermParser(self._debug)
+        torn = TornKeys(escape_s=constants.ESCAPE_DELAY)
         decode = getincrementaldecoder("utf-8")().decode
         # Others cannot wait for a terminal on macOS.
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
-            pressed_escape = False
             while not self.exit_event.is_set():
-                wait_s = constants.ESCAPE_DELAY + _AFTER_S if pressed_escape else _IDLE_S
-                if selector.select(wait_s):
-                    data = decode(os.read(self.fileno, _READ_BYTES))
-                    if not data:
+                held_s = torn.wait_s(time.monotonic())
+                if selector.select(_IDLE_S if held_s is None else held_s + _AFTER_S):
+                    raw = os.read(self.fileno, _READ_BYTES)
+                    if not raw:
                         # Where the input ended there is nothing more to wait for.
                         break
-                    pressed_escape = data.endswith("\x1b")
-                    for event in parser.feed(data):
-                        self.process_message(event)
+                    whole = torn.feed(decode(raw), time.monotonic())
                 else:
-                    pressed_escape = False
+                    whole = torn.tick(time.monotonic())
+                for text in whole:
+                    if text == _ESC:
+                        self.process_message(events.Key("escape", text))
+                        continue
+                    for event in parser.feed(text):
+                        self.process_message(event)
                 for event in parser.tick():
                     self.process_message(event)
