@@ -214,6 +214,17 @@ class ExperimentServers:
                 self.notes.append(f"{server_id} was started in place of {one.server_id}")
 
     @property
+    def left(self) -> tuple[str, ...]:
+        """The servers of the experiment that are not known to have ended: ids, or in words."""
+        views = ((one, self._server_of(one)) for one in self._intents)
+        return tuple(
+            view.id
+            if view is not None
+            else intent.server_id or f"a server of {intent.profile} (eaglemon status {intent.host})"
+            for intent, view in views
+        )
+
+    @property
     def offers(self) -> tuple[str, ...]:
         """What ran before and does not run now, as commands that start it again."""
         return tuple(

@@ -56,6 +56,8 @@ class ExperimentService:
         self._runs: dict[str, ExperimentRun] = {}
         """Under way: asked for how they stand, since time passes between their steps too."""
         self._ended_views: dict[str, ExperimentView] = {}
+        self._left: tuple[str, ...] = ()
+        """Servers of experiments that have ended here without seeing them stopped."""
 
     # Planning.
 
@@ -150,6 +152,15 @@ class ExperimentService:
             task.cancel()
         # Not gathered: whoever stops waiting must not cancel it once more.
         await asyncio.wait({task})
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The servers of experiments here that are not known to have ended: ids, or in words.
+
+        Those that a whole experiment was to keep are not among them.
+        """
+        running = (one for run in self._runs.values() for one in run.servers.left)
+        return (*self._left, *running)
 
     async def close(self) -> None:
         """End all experiments in the background, and their servers."""
@@ -248,5 +259,8 @@ class ExperimentService:
         try:
             with claim(self._store.path.parent, plan.id):
                 return await run.run()
+        except (asyncio.CancelledError, Exception):
+            self._left += run.servers.left
+            raise
         finally:
             self._ended_views[plan.id] = self._runs.pop(plan.id).view()

@@ -26,7 +26,6 @@ from eaglemon.io.store import Store
 from eaglemon.report.render import render
 from eaglemon.report.tables import RIGHT, aligned, noise_lines, result_rows, verdict_lines
 
-IF_INTERRUPTED = "the servers that it started were stopped"
 Result = tuple[ExperimentView, ExperimentRecord, Findings]
 
 
@@ -55,9 +54,15 @@ def carry_out(
 ) -> int:
     """Plan, confirm, run and tell an experiment; return the exit code. ``more`` adds lines."""
 
+    opened: list[ExperimentService] = []
+
+    def left() -> list[str]:
+        return [one for service in opened for one in service.left]
+
     async def work(console: Eaglemon) -> Result | None:
         await session.settled(console)
         async with open_experiments(console) as experiments:
+            opened.append(experiments)
             if asked.resume is not None:
                 return await _resume_plan(console, experiments, asked.resume)
             plan, besides = plan_of(experiments)
@@ -72,11 +77,24 @@ def carry_out(
             return await _run_plan(console, experiments, plan)
 
     try:
-        result = session.run_on(asked.hosts, asked.profiles, work, if_interrupted=IF_INTERRUPTED)
+        result = session.run_on(
+            asked.hosts,
+            asked.profiles,
+            work,
+            if_interrupted=lambda: what_is_left(left()),
+            stopping=left,
+        )
     except NotConfirmedError:
         diagnostics.fail("not confirmed, nothing was started")
         return EXIT_INTERRUPTED
     return EXIT_OK if result is None else _tell_result(asked, result, more(result[1]))
+
+
+def what_is_left(servers: Sequence[str]) -> str:
+    """Say what an interrupted experiment leaves on its hosts: ids of servers, or none."""
+    if not servers:
+        return "the servers that it started were stopped"
+    return f"not seen to be stopped: {', '.join(servers)}; stop each with eaglemon kill SERVER"
 
 
 @asynccontextmanager

@@ -59,19 +59,20 @@ def run_on(
     profiles: ProfileStore,
     work: Callable[[Eaglemon], Awaitable[Result]],
     *,
-    if_interrupted: str = "",
+    if_interrupted: str | Callable[[], str] = "",
+    stopping: Callable[[], Sequence[str]] = tuple,
 ) -> Result:
     """Run ``work`` on a console of these hosts.
 
     Ctrl-C cancels it, closes the console and raises ``InterruptedByPersonError``, whose hint is
-    ``if_interrupted``: what still goes on on the host.
+    ``if_interrupted``: what still goes on on the host. ``stopping``: see ``running.run``.
     """
 
     async def opened() -> Result:
         async with open_console(hosts, profiles) as console:
             return await work(console)
 
-    return running.run(opened(), if_interrupted=if_interrupted)
+    return running.run(opened(), if_interrupted=if_interrupted, stopping=stopping)
 
 
 async def settled(console: Eaglemon) -> Snapshot:

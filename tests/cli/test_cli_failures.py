@@ -111,6 +111,45 @@ def test_a_signal_ends_with_130_and_one_line(home: Path, sent: signal.Signals, w
     assert err == f"eaglemon: {word}; the server is not touched by this\n"
 
 
+STOPPING = """
+import asyncio, sys
+from eaglemon.cli import main, running, wait
+
+left = ["a-1", "b-2"]
+
+async def work():
+    try:
+        print("waiting", flush=True, file=sys.stderr)
+        await asyncio.Event().wait()
+    finally:
+        print("stopping", flush=True, file=sys.stderr)
+        await asyncio.Event().wait()
+
+running.run(work(), if_interrupted=lambda: f"left {left}", stopping=lambda: left)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
+def test_only_a_third_interrupt_leaves_what_is_being_stopped(home: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", STOPPING], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stderr is not None
+        try:
+            for word in (
+                "waiting",
+                "stopping",
+                "still stopping 2 servers: a-1, b-2; Ctrl-C once more to leave them",
+            ):
+                assert process.stderr.readline() == f"{word}\n"
+                process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=90)
+        finally:
+            process.kill()
+    assert "InterruptedByPersonError: interrupted; left ['a-1', 'b-2']" in err
+
+
 def test_help_loads_no_network_and_no_console() -> None:
     code = (
         "import sys\nfrom eaglemon.cli import main\nassert main.run(['--help']) == 0\n"

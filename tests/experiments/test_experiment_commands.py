@@ -1,6 +1,7 @@
 """The commands: what they refuse and say beforehand, and a console that is really killed."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -171,6 +172,29 @@ async def test_interrupting_stops_what_was_started(config: Path) -> None:
     process = await started(config, *arms, *_ask(free_port()))
     await until_said(process, "measuring sglang-baseline")
     process.send_signal(signal.SIGINT)
+    async with asyncio.timeout(LIMIT_S):
+        _, err = await process.communicate()
+    assert process.returncode == 130, err.decode()
+    assert "the servers that it started were stopped" in err.decode()
+    assert await living(config) == []
+
+
+async def test_interrupting_twice_stops_them_all_the_same(config: Path) -> None:
+    arms = ("ab", "sglang-baseline", "sglang-eagle3", *_ask(free_port()))
+    # Its processes end when this test says so.
+    stubborn = ("--set", "env.EAGLEMON_SIM_FAULT=ignore-term", "--set", "limits.stop_grace_s=120")
+    process = await started(config, *arms, *stubborn)
+    await until_said(process, "measuring sglang-baseline")
+    status, _ = await document(config, "status", "gpu-a")
+    (server,) = [one for one in status["servers"] if one["state"] not in {"stopped", "failed"}]
+    process.send_signal(signal.SIGINT)
+    await until_said(process, "stopping the servers of the experiment")
+    process.send_signal(signal.SIGINT)
+    words = f"still stopping 1 server: {server['id']}; Ctrl-C once more to leave them"
+    await until_said(process, words)
+    for pid in server["pids"]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     async with asyncio.timeout(LIMIT_S):
         _, err = await process.communicate()
     assert process.returncode == 130, err.decode()
