@@ -24,7 +24,7 @@ from eaglemon.core.probe import (
     without_prompts,
 )
 from eaglemon.core.speculation import AcceptCounts
-from eaglemon.core.units import plural
+from eaglemon.core.units import percent, plural
 from eaglemon.engines.base import Gauges
 from eaglemon.errors import AgentError, EaglemonError, HostError, LinkLostError, ProbeError
 from eaglemon.io.clock import Clock
@@ -291,7 +291,7 @@ class Probe:
                 wrong = "users paused between their requests (arrivals have the kernel's stamps)"
             notes.append(
                 f"the load generator was late: up to {generator.lag_p95_s * 1000:.1f} ms in 95 % "
-                f"of its ticks, {generator.cpu_share:.0%} of a core: {wrong}"
+                f"of its ticks, {percent(generator.cpu_share)} of a core: {wrong}"
             )
         if self._plan.requests < self._plan.concurrency:
             notes.append(

@@ -93,6 +93,7 @@ def server_view(keeper: Keeper, *, now: float, wall: float) -> ServerView:
         exit=ExitView(code=exit_.code, signal=exit_.signal, at=exit_.at) if exit_ else None,
         cause=cause,
         stop=stop_view(keeper, wall),
+        stop_grace_s=profile.limits.stop_grace_s,
         log_path=record.log_path if record else "",
         notes=_notes(keeper),
         probe=keeper.probe,

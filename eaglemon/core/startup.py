@@ -93,7 +93,9 @@ class StartupTrack:
         """
         if stamp_s is not None:
             at = self._launched_at + stamp_s
-        if isinstance(event, PhaseEntered):
+        if isinstance(event, PhaseEntered) and self._end is PhaseState.FAILED:
+            self._failed_in(event.phase)
+        elif isinstance(event, PhaseEntered):
             self.enter(event.phase, at, stage=event.stage)
         elif isinstance(event, PhaseProgress):
             self._advance(event, at)
@@ -141,6 +143,13 @@ class StartupTrack:
         else:
             self._late = phase
         return entry
+
+    def _failed_in(self, phase: Phase) -> None:
+        """Move the failure on: the last lines of a log may come after the end is known."""
+        at = self._entries[self._current].ended_at
+        if PHASE_ORDER.index(phase) > PHASE_ORDER.index(self._current) and at is not None:
+            self._entries[phase] = _Entry(started_at=at, ended_at=at)
+            self._current = phase
 
     def _end_late(self, at: float) -> None:
         if self._late is not None:

@@ -16,7 +16,6 @@ _SIGNS = {
     "◌": "o", "▶": ">", "▸": ">", "▾": "v", "·": ".", "…": "~", "°": " ", "→": ">",
     "\N{MULTIPLICATION SIGN}": "x",
     "•": "*", "↑": "^", "↓": "v", "\N{MINUS SIGN}": "-", "\N{EN DASH}": "-",
-    "\N{RIGHT-POINTING MAGNIFYING GLASS}": "> ",
 }  # fmt: skip
 _WIDE = 2
 

@@ -10,11 +10,20 @@ from eaglemon.tui.columns import joined, lines, wrapped
 _NAME_WIDTH = 5
 
 
-def failure(server: ServerView, width: int, *, read_only: bool = False) -> Content:
-    """Return why a server failed, with the key that starts it otherwise; empty where it did not."""
+def failure(
+    server: ServerView,
+    width: int,
+    *,
+    read_only: bool = False,
+    most: int = panels.DECISIVE_LINES,
+) -> Content:
+    """Return why a server failed, with the key that starts it otherwise; empty where it did not.
+
+    The decisive line takes ``most`` lines at most.
+    """
     if server.cause is None:
         return Content("")
-    rows: list[Content | str] = [panels.cause(server.cause, width)]
+    rows: list[Content | str] = [panels.cause(server.cause, width, most)]
     if server.state.ended:
         if not read_only:
             rows += _named("s", "bold $accent", _again(server.cause.changes), width)

@@ -69,12 +69,21 @@ def bar(fraction: float | None, width: int, style: str, *, track: str = "$bar-tr
 
 
 def memory_bar(used_bytes: int | None, total_bytes: int | None, width: int) -> Content:
-    """Return the bar of a GPU's memory, coloured by how full it is (60 % and 80 %)."""
+    """Return the bar of a GPU's memory, coloured by how full it is."""
+    fraction = used_bytes / total_bytes if used_bytes is not None and total_bytes else None
+    return bar(fraction, width, memory_style(used_bytes, total_bytes))
+
+
+def memory_style(used_bytes: int | None, total_bytes: int | None) -> str:
+    """Return the colour of a GPU's memory by how full it is (60 % and 95 %).
+
+    A server that reserves its key-value cache, up to 92 % by default, is no cause for alarm.
+    """
     if used_bytes is None or not total_bytes:
-        return bar(None, width, "$quiet")
+        return "$quiet"
     fraction = used_bytes / total_bytes
-    level = "low" if fraction < 0.6 else "middle" if fraction < 0.8 else "high"
-    return bar(fraction, width, f"$memory-{level}")
+    level = "low" if fraction < 0.6 else "middle" if fraction < 0.95 else "high"
+    return f"$memory-{level}"
 
 
 def wrapped(text: str, width: int, limit: int = 4) -> list[str]:

@@ -8,7 +8,16 @@ from eaglemon.core import units
 from eaglemon.core.gpu_history import STEP_S, STEPS, GpuTrace, sparkline
 from eaglemon.core.hosts import GpuSample, LinkState, MigInstance
 from eaglemon.core.views import HostView
-from eaglemon.tui.columns import first_that_fits, joined, left, plain, right, spread, wrapped
+from eaglemon.tui.columns import (
+    first_that_fits,
+    joined,
+    left,
+    memory_style,
+    plain,
+    right,
+    spread,
+    wrapped,
+)
 
 _NAME_WIDTH = 6
 _FIGURE_WIDTH = 13
@@ -141,10 +150,11 @@ def _charts(
     draw = units.UNKNOWN if gpu.power_w is None else f"{gpu.power_w:.0f}"
     cap = units.UNKNOWN if gpu.power_limit_w is None else f"{gpu.power_limit_w:.0f}"
     watts = units.UNKNOWN if draw == cap else f"{draw}/{cap} W"
+    held = memory_style(gpu.memory_used_bytes, gpu.memory_total_bytes)
     past = trace or GpuTrace(until=0.0)
     return [
         ("busy", past.utilisation_percent, 100.0, units.percent(busy), "$chart-speed"),
-        ("GiB", past.memory_used_bytes, gpu.memory_total_bytes, pair, "$memory-middle"),
+        ("GiB", past.memory_used_bytes, gpu.memory_total_bytes, pair, held),
         ("power", past.power_w, gpu.power_limit_w, watts, "$quiet"),
     ]
 

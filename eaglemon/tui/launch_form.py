@@ -4,18 +4,29 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
+from eaglemon.core.problems import Problem
 from eaglemon.core.profiles import FlagValue, Profile
-from eaglemon.errors import UsageError
+from eaglemon.errors import EaglemonError, UsageError
 
-_FIELD = re.compile(r"--set (port|steps|topk|draft-tokens)=(\S+?)(?=[\s;,.]|$)")
+_FIELD = re.compile(r"(?:with )?--set (port|steps|topk|draft-tokens)=(\S+?)(?=[\s;,.]|$)")
 _LINE = re.compile(r"--set ([\w.-]+)=(\S+)")
 
 
 def in_the_form(text: str) -> str:
     """Return a message or hint that is worded for the command line in the words of the form."""
-    text = _FIELD.sub(r"\1 above", text)
+    text = _FIELD.sub(r"in the field \1 above", text)
     text = _LINE.sub(r"a line \1=\2 under flags", text)
     return text.replace("--set ", "").replace("use --set", "change it under flags")
+
+
+def problems_of(where: str, error: EaglemonError) -> list[Problem]:
+    """Return what stands against a launch: one problem for each line of a message."""
+    messages = error.message.splitlines() or [""]
+    last = len(messages) - 1
+    return [
+        Problem(where=where, message=message, hint=error.hint if number == last else "")
+        for number, message in enumerate(messages)
+    ]
 
 
 def first_choice(profiles: Sequence[Profile]) -> str:

@@ -1,17 +1,20 @@
 """What the panels of a server say, as content for a width. Pure: views in, content out."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import tzinfo
 
 from textual.content import Content
 
 from eaglemon.core import units
+from eaglemon.core.phases import Phase
 from eaglemon.core.probe import ProbeFigures, ProbeProgress, Spread
 from eaglemon.core.views import (
     CauseView,
     HealthVerdict,
     HealthView,
     PhaseState,
+    PhaseView,
     ServerState,
     ServerView,
     StopView,
@@ -33,6 +36,9 @@ from eaglemon.tui.widgets.server_list import look_of
 _DOT = " · "
 _PROBE_UNDER_WAY = frozenset({"warming-up", "running"})
 _LABEL_WIDTH = 11
+_NOTE_LINES = 3
+DECISIVE_LINES = 3
+"""Lines that the decisive line of a log takes where there is no room for more."""
 
 
 def title_line(server: ServerView, width: int, zone: tzinfo | None) -> Content:
@@ -86,6 +92,11 @@ def _particulars(server: ServerView) -> list[str]:
 
 
 def _since(server: ServerView, zone: tzinfo | None) -> str:
+    if server.state in {ServerState.STOPPING, ServerState.RELEASING}:
+        if server.stop is None:
+            return ""
+        asked = units.duration(server.stop.elapsed_s)
+        return f" for {asked}" if server.state is ServerState.STOPPING else f" {asked} after TERM"
     if server.ready_at is not None and not server.state.ended:
         took = units.duration(server.ready_at - server.launched_at)
         return f" since {units.clock(server.ready_at, zone)} (took {took})"
@@ -95,11 +106,25 @@ def _since(server: ServerView, zone: tzinfo | None) -> str:
     return f" {word} {units.duration(server.age_s)}"
 
 
+def shown_phases(server: ServerView) -> tuple[PhaseView, ...]:
+    """Return the phases with what the state tells of serving, which logs seldom do."""
+    if server.ready_at is None and not server.state.answering:
+        return server.phases
+    ends = {ServerState.STOPPED: PhaseState.ENDED, ServerState.FAILED: PhaseState.FAILED}
+    serving = ends.get(server.state, PhaseState.DONE)
+    return tuple(
+        replace(phase, state=serving)
+        if phase.phase is Phase.SERVING and phase.state is PhaseState.PENDING
+        else phase
+        for phase in server.phases
+    )
+
+
 def preview(server: ServerView, width: int, zone: tzinfo | None) -> Content:
     """Return the short of a server, for beside the list: state, health, worth, cause."""
     rows: list[Content | str] = [title_line(server, width, zone)]
     if server.state.starting:
-        rows += track_lines(server.phases, width)
+        rows += track_lines(shown_phases(server), width)
     if not server.state.ended:
         rows.append(health_line(server.health, width))
     rows += startup_notes(server, width)
@@ -148,12 +173,13 @@ def startup_notes(server: ServerView, width: int) -> list[Content]:
         style = "$state-warning" if server.stalled else ""
         result += [Content.styled(line, style) for line in wrapped(text, width, 2)]
     for note in server.notes[:3]:
-        result += [Content.styled(f"• {line}", "$quiet") for line in wrapped(note, width - 2, 1)]
+        for number, line in enumerate(wrapped(note, width - 2, _NOTE_LINES)):
+            result.append(Content.styled(f"{'  ' if number else '• '}{line}", "$quiet"))
     return result
 
 
-def probe(progress: ProbeProgress, width: int) -> Content:
-    """Return a probe's progress and its figures so far."""
+def probe(progress: ProbeProgress, width: int, note_lines: int = 2) -> Content:
+    """Return a probe's progress and its figures so far, each note in ``note_lines`` at most."""
     # What is thrown away has no figures.
     figures = ProbeFigures() if progress.state == "warming-up" else progress.figures
     rows = [
@@ -164,7 +190,9 @@ def probe(progress: ProbeProgress, width: int) -> Content:
     if progress.error:
         rows += [Content.styled(line, "$state-failed") for line in wrapped(progress.error, width)]
     for note in progress.notes:
-        rows += [Content.styled(line, "$state-warning") for line in wrapped(note, width, 2)]
+        rows += [
+            Content.styled(line, "$state-warning") for line in wrapped(note, width, note_lines)
+        ]
     if progress.driver:
         rows.append(Content.styled(plain(f"load from {progress.driver}"), "$quiet"))
     return lines(rows)
@@ -239,14 +267,17 @@ def _median_and_tail(figure: Spread | None, text: Callable[[float], str]) -> str
     return f"{text(figure.median)}  p90 {text(figure.p90)}"
 
 
-def cause(view: CauseView, width: int) -> Content:
-    """Return why the server failed: a sentence, the decisive line, what to change."""
+def cause(view: CauseView, width: int, most: int = DECISIVE_LINES) -> Content:
+    """Return why the server failed: a sentence, the decisive line, what to change.
+
+    The decisive line takes ``most`` lines at most.
+    """
     rows: list[Content | str] = [
         Content.styled(line, "bold $state-failed") for line in wrapped(view.sentence, width)
     ]
     if view.decisive_line:
         where = "line  " if view.line_number is None else f"line {units.count(view.line_number)}  "
-        text = wrapped(view.decisive_line, width - len(where), 3)
+        text = wrapped(view.decisive_line, width - len(where), most)
         for number, line in enumerate(text):
             head = where if number == 0 else " " * len(where)
             rows.append(joined(Content.styled(head, "$quiet"), line))

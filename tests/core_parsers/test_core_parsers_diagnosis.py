@@ -114,6 +114,21 @@ def test_a_remedy_that_the_log_refutes_is_not_given(fraction: float, words: str)
     assert words in diagnosis.remedy
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
+        "ValueError: Loaded weights leave no GPU memory for the KV cache under "
+        "--mem-fraction-static=0.5.",
+    ],
+)
+def test_a_cache_without_room_fails_in_its_own_phase(text: str) -> None:
+    loaded = "[2026-11-29 14:00:00] Load weight begin. avail mem=1 GB\n" * 2
+    diagnosis = _diagnose(f"{loaded}{text}\n")
+    assert diagnosis.cause == "kv-cache-no-memory"
+    assert diagnosis.phase is Phase.KV_CACHE
+
+
 def test_a_stop_that_cut_requests_is_a_cause_and_an_orderly_one_is_not() -> None:
     stop = (
         "(APIServer pid=1) INFO 11-29 14:40:51 [x.py:1] [shutdown] API server: shutdown triggered\n"

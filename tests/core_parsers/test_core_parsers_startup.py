@@ -79,6 +79,13 @@ def test_failure_and_end() -> None:
     view = _view(track, Phase.KV_CACHE, 50.0)
     assert (view.state, view.elapsed_s) == (PhaseState.FAILED, 2.0)
     assert (track.current, track.ended) == (Phase.KV_CACHE, True)
+    # The end of a process may be known before the last lines of its log.
+    track.apply(PhaseEntered(phase=Phase.GRAPH_CAPTURE), 7.0)
+    track.apply(PhaseEntered(phase=Phase.LOAD_DRAFT), 7.0)
+    states = _states(track, 50.0)
+    assert states[Phase.GRAPH_CAPTURE] is PhaseState.FAILED
+    assert states[Phase.KV_CACHE] is PhaseState.DONE
+    assert states[Phase.LOAD_DRAFT] is PhaseState.SKIPPED
     done = StartupTrack(0.0)
     done.enter(Phase.READY, 9.0)
     done.finish(9.5)

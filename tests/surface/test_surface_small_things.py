@@ -18,7 +18,6 @@ from eaglemon.core.views import LogBatch
 from eaglemon.errors import EaglemonError, UsageError
 from eaglemon.io.config import ProfileStore
 from eaglemon.tui import log_target, panels
-from eaglemon.tui.ascii_only import ascii_text
 from eaglemon.tui.screens.log import LogScreen
 from tests.tui import snapshots
 from tests.tui.console import Opened, opened
@@ -61,8 +60,9 @@ async def test_the_palette_takes_the_action_that_begins_as_typed() -> None:
         await console.press("2", "ctrl+p")
         assert isinstance(console.screen, CommandPalette)
         field = console.screen.query_one(CommandInput)
-        icon = console.screen.query_one(SearchIcon).icon
-        assert ascii_text(f"{icon}{field.placeholder}") == "> Search for commands"
+        # Its emoji is a box in many terminals, and no ASCII.
+        assert not console.screen.query_one(SearchIcon).display
+        assert field.placeholder == "Search for commands"
         await console.press(*"kill")
         found = console.screen.query_one(CommandList)
         async with asyncio.timeout(60):

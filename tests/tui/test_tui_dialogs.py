@@ -68,7 +68,7 @@ def test_what_is_not_known_of_a_stop_is_said() -> None:
     text = "\n".join(line.plain for line in stop_account(server, None, 70))
     assert "none known" in text
     assert "not known whether any is running" in text
-    assert "0-7, - to be freed" in text
+    assert "0-7, memory not known" in text
     assert "KILL after the profile's grace" in text
     idle = replace(snapshots.ready(), load=replace(snapshots.ready().load, running=0))  # type: ignore[type-var]
     assert "none is running" in "\n".join(line.plain for line in stop_account(idle, 15, 70))

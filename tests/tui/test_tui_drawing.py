@@ -32,8 +32,8 @@ def test_bars(fraction: float | None, text: str) -> None:
     assert bar(fraction, 8, "$success").plain == text
 
 
-def test_memory_bars_change_colour_at_60_and_80_per_cent() -> None:
-    styles = [str(memory_bar(used, 100, 10).spans[0].style) for used in (59, 60, 80)]
+def test_memory_bars_change_colour_at_60_and_95_per_cent() -> None:
+    styles = [str(memory_bar(used, 100, 10).spans[0].style) for used in (59, 60, 95)]
     assert [style.split()[0] for style in styles] == [
         "$memory-low",
         "$memory-middle",

@@ -10,7 +10,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
 from eaglemon.core import units
-from eaglemon.core.views import ServerView
+from eaglemon.core.views import ServerView, Snapshot
 from eaglemon.tui.columns import lines, plain, wrapped
 
 _DIALOG_WIDTH = 72
@@ -48,9 +48,20 @@ class ConfirmStop(ModalScreen[bool]):
         title = f"{self._verb} {self._server.name} on {self._server.host}?"
         self.query_one(".dialog").border_title = Content(plain(title))
         self.query_one("#no").focus()
+        self.watch(self.app, "snapshot", self._follow, init=False)
 
     def on_resize(self) -> None:
         """Lines are wrapped for a width."""
+        self._show()
+
+    def _follow(self, snapshot: Snapshot) -> None:
+        """Tell what a stop would do now: what was true when it was asked for grows old."""
+        server = snapshot.server(self._server.id)
+        if server is not None and server != self._server:
+            self._server = server
+            self._show()
+
+    def _show(self) -> None:
         width = min(_DIALOG_WIDTH, self.size.width) - 4
         account = stop_account(self._server, self._grace_s, width, again=self._verb == "Restart")
         self.query_one("#account", Static).update(lines(account))
@@ -67,13 +78,21 @@ class ConfirmStop(ModalScreen[bool]):
 def stop_account(
     server: ServerView, grace_s: float | None, width: int, *, again: bool = False
 ) -> list[Content]:
-    """Return what a stop will do, in lines of at most ``width`` cells; ``again``: a restart."""
+    """Return what a stop will do, in lines of at most ``width`` cells; ``again``: a restart.
+
+    ``grace_s`` is the server's own where it is ``None``.
+    """
     result = _facts("profile", server.profile, width)
+    if server.state.ended and not server.pids:
+        account = "It has ended, nothing to stop"
+        account += f"; starts the same on port {server.port}." if again else "."
+        return [*result, Content(""), *(Content(line) for line in wrapped(account, width))]
     result += _facts("processes", _processes(server), width)
-    gpus = f"{units.index_ranges(server.gpu_indexes)}, {units.memory(server.memory_used_bytes)}"
-    result += _facts("GPUs", f"{gpus} to be freed", width)
+    result += _facts("GPUs", _gpus(server), width)
     running = server.load.running if server.load else None
-    if running is None:
+    if server.state.starting:
+        running, requests = 0, "none: it does not answer yet"
+    elif running is None:
         requests = "not known whether any is running"
     elif running == 0:
         requests = "none is running"
@@ -82,6 +101,7 @@ def stop_account(
         requests = f"{units.plural(running, 'request')} {verb} running and will be cut off"
     style = "$state-warning" if running != 0 else ""
     result += _facts("requests", requests, width, style)
+    grace_s = server.stop_grace_s if grace_s is None else grace_s
     grace = "the profile's grace" if grace_s is None else units.duration(grace_s)
     result.append(Content(""))
     account = f"TERM now, KILL after {grace}, then wait until the memory is back."
@@ -97,6 +117,13 @@ def _facts(name: str, text: str, width: int, style: str = "") -> list[Content]:
         )
         for number, line in enumerate(wrapped(text, width - _NAME_WIDTH))
     ]
+
+
+def _gpus(server: ServerView) -> str:
+    which = units.index_ranges(server.gpu_indexes) if server.gpu_indexes else "not known which"
+    if server.memory_used_bytes is None:
+        return f"{which}, memory not known"
+    return f"{which}, {units.memory(server.memory_used_bytes)} to be freed"
 
 
 def _processes(server: ServerView) -> str:

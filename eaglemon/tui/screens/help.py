@@ -25,6 +25,8 @@ MOVING = (
 _KEY_WIDTH = 11
 _SIGN_WIDTH = 13
 _DIALOG_WIDTH = 86
+_AROUND_TEXT = 6
+"""Columns of the border, the scrollbar and what keeps the text from them."""
 _FIGURES = (
     ("accept", "accept length: tokens per verify step, the bonus token included"),
     ("memory", "as the driver reports it in use, without its reserved part"),
@@ -58,7 +60,7 @@ class HelpScreen(ModalScreen[None]):
 
     def on_resize(self) -> None:
         """Lines are wrapped for a width."""
-        width = min(_DIALOG_WIDTH, self.size.width) - 5
+        width = min(_DIALOG_WIDTH, self.size.width) - _AROUND_TEXT
         self.query_one("#help-lines", Static).update(lines(help_lines(self._scene, width)))
 
     def action_scroll(self, step: int) -> None:

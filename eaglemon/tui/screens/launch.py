@@ -29,6 +29,10 @@ _FIELDS = (
     ("speculation.draft_tokens", "draft-tokens", "tokens"),
 )
 """Override key, id, label."""
+_LABELS = {"force": "Launch anyway  ctrl+f", "no": "Cancel  esc", "yes": "Launch  ctrl+s"}
+_AROUND_LABEL = 3
+"""Columns of a button beside its label, at least."""
+_AROUND_BUTTONS = 4
 
 
 class LaunchScreen(ModalScreen[str | None]):
@@ -94,9 +98,9 @@ class LaunchScreen(ModalScreen[str | None]):
                 yield Static("command", classes="caption")
                 yield Static(id="command-line")
             with Horizontal(classes="buttons"):
-                yield Button("Launch anyway  ctrl+f", id="force", variant="error", compact=True)
-                yield Button("Cancel  esc", id="no", compact=True)
-                yield Button("Launch  ctrl+s", id="yes", variant="primary", compact=True)
+                yield Button(_LABELS["force"], id="force", compact=True)
+                yield Button(_LABELS["no"], id="no", compact=True)
+                yield Button(_LABELS["yes"], id="yes", variant="primary", compact=True)
 
     def on_mount(self) -> None:
         """Fill the form from the first profile."""
@@ -111,7 +115,19 @@ class LaunchScreen(ModalScreen[str | None]):
 
     def on_resize(self) -> None:
         """The middle scrolls; the buttons below it always have their place."""
+        self._label_buttons()
         keep_buttons_in_sight(self, self.query_one("#launch-body"))
+
+    def _label_buttons(self) -> None:
+        """Name the keys on the buttons, where there is room for all that are shown."""
+        buttons = {name: self.query_one(f"#{name}", Button) for name in _LABELS}
+        wanted = sum(len(_LABELS[n]) + _AROUND_LABEL for n, one in buttons.items() if one.display)
+        keys = wanted <= self.size.width - _AROUND_BUTTONS
+        for name, button in buttons.items():
+            label = _LABELS[name] if keys else _LABELS[name].partition("  ")[0]
+            if str(button.label) != label:
+                button.label = label
+                button.refresh(layout=True)
 
     def action_page(self, direction: int) -> None:
         """Scroll to what stands against the launch, and back."""
@@ -178,7 +194,7 @@ class LaunchScreen(ModalScreen[str | None]):
             server_id = await self._api.launch(plan, force=self._force)
         except EaglemonError as error:
             self._launching = None
-            self._problems = [Problem(where=plan.host, message=error.message, hint=error.hint)]
+            self._problems = launch_form.problems_of(plan.host, error)
             self._show()
         else:
             self.dismiss(server_id)
@@ -207,7 +223,7 @@ class LaunchScreen(ModalScreen[str | None]):
             self._plan = self._api.plan(profile.name, host, changed)
         except EaglemonError as error:
             self._plan = None
-            self._problems = [Problem(where="form", message=error.message, hint=error.hint)]
+            self._problems = launch_form.problems_of("form", error)
             self._show()
             return
         self._problems = []
@@ -223,7 +239,7 @@ class LaunchScreen(ModalScreen[str | None]):
         try:
             problems = await self._api.check(plan)
         except EaglemonError as error:
-            problems = [Problem(where=plan.host, message=error.message, hint=error.hint)]
+            problems = launch_form.problems_of(plan.host, error)
         if plan is self._plan:
             self._problems = problems
             self._checked = True
@@ -252,6 +268,7 @@ class LaunchScreen(ModalScreen[str | None]):
         self.query_one("#yes", Button).disabled = self._why_not() is not None
         against = self._checked and bool(errors_among(self._problems))
         self.query_one("#force", Button).display = against and self._launching is None
+        self._label_buttons()
 
 
 def _problem_lines(problem: Problem) -> list[Content]:

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
 from textual.widget import Widget
 
 from eaglemon.app.api import Eaglemon, Experiments
@@ -19,7 +20,7 @@ from eaglemon.tui.scene import Scene
 from eaglemon.tui.screens.base import ConsoleScreen
 from eaglemon.tui.settings import Settings
 from eaglemon.tui.widgets.log_view import LogView
-from eaglemon.tui.widgets.phase_track import PhaseTrack
+from eaglemon.tui.widgets.phase_track import PhaseTrack, track_lines
 from eaglemon.tui.widgets.strip_chart import StripChart
 from eaglemon.tui.widgets.text_panel import TextPanel, set_title
 
@@ -27,6 +28,13 @@ LOG_TAIL = 2_000
 """Lines of the log that are read when the screen opens."""
 
 _BOTH_CHARTS_HEIGHT = 9
+_AROUND_TITLE = 6
+"""Columns of corners, lines and spaces around a title."""
+_AROUND_CAUSE = 8
+"""Rows of status, title, tabs and keys, and of the borders of start-up and cause."""
+_MOST_DECISIVE = 8
+_NOTE_LINES = 5
+"""Lines of a probe's note on a terminal with rows for it."""
 
 
 class ServerScreen(ConsoleScreen):
@@ -171,15 +179,16 @@ class ServerScreen(ConsoleScreen):
         width = self.columns
         self._title.show(panels.title_line(server, width - 2, self._settings.zone))
         inner = _inner_width(self._below_track, width - 4)
-        self._track.show(server.phases)
+        phases = panels.shown_phases(server)
+        self._track.show(phases)
         notes = panels.startup_notes(server, inner)
         health = [] if server.state.ended else [panels.health_line(server.health, inner)]
         self._below_track.show(lines([*health, *notes]))
-        set_title(self._startup, _startup_title(server))
+        set_title(self._startup, _startup_title(server, width - _AROUND_TITLE))
         self._set(self._cause, server.cause is not None)
         if server.cause is not None:
-            told = failure(server, width - 4, read_only=self._settings.read_only)
-            self._cause.show(told)
+            above = len(track_lines(phases, inner)) + len(health) + len(notes)
+            self._cause.show(self._failure(server, width - 4, above))
         self._set(self._stop, server.stop is not None)
         if server.stop is not None:
             set_title(self._stop, "Stop")
@@ -189,7 +198,23 @@ class ServerScreen(ConsoleScreen):
         self._draw_measurements(server)
         self._set(self._probe, server.probe is not None)
         if server.probe is not None:
-            self._probe.show(panels.probe(server.probe, _inner_width(self._probe, width - 4)))
+            inner = _inner_width(self._probe, width - 4)
+            note_lines = _NOTE_LINES if self.has_class("-tall") else 2
+            self._probe.show(panels.probe(server.probe, inner, note_lines))
+
+    def _failure(self, server: ServerView, width: int, above: int) -> Content:
+        """Return why a server failed, the decisive line whole where there are rows for it.
+
+        ``above`` rows are wanted by the start-up.
+        """
+        free = (self.size.height or self.app.size.height) - above - _AROUND_CAUSE
+        read_only = self._settings.read_only
+        most = panels.DECISIVE_LINES
+        told = failure(server, width, read_only=read_only, most=most)
+        while told.plain.count("\n") + 1 < free and most < _MOST_DECISIVE:
+            most += 1
+            told = failure(server, width, read_only=read_only, most=most)
+        return told
 
     def _draw_measurements(self, server: ServerView) -> None:
         width = self.columns
@@ -230,7 +255,7 @@ def _measured(server: ServerView) -> bool:
     return server.state.answering or bool(seen)
 
 
-def _startup_title(server: ServerView) -> str:
+def _startup_title(server: ServerView, width: int) -> str:
     done = sum(p.state in {PhaseState.DONE, PhaseState.SKIPPED} for p in server.phases)
     text, usual = "Start-up", ""
     if server.usual_start_s is not None:
@@ -242,5 +267,7 @@ def _startup_title(server: ServerView) -> str:
     text = f"{text}, {units.duration(server.age_s)}{usual}"
     if server.ready_eta_s is not None and server.state.starting:
         source = f" ({server.eta_source})" if server.eta_source else ""
-        text += f", {units.duration_range(*server.ready_eta_s)} left{source}"
+        text += f", {units.duration_range(*server.ready_eta_s)} left"
+        if len(text + source) <= width:
+            text += source
     return text

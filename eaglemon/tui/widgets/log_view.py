@@ -267,7 +267,11 @@ class LogView(ScrollView, can_focus=True):
         if self._hits.text:
             hit = style + self.get_component_rich_style("log-view--hit", partial=True)
             segments = [Segment(part, hit if n % 2 else style) for n, part in self._parts(text)]
-        return Strip(segments).crop(left, left + width).extend_cell_length(width, style)
+        strip = Strip(segments)
+        if strip.cell_length > left + width > 0:
+            # There is more to the right; what is cut is never mistaken for the whole.
+            return Strip.join([strip.crop(left, left + width - 1), Strip([Segment("…", style)])])
+        return strip.crop(left, left + width).extend_cell_length(width, style)
 
     def _parts(self, text: str) -> list[tuple[int, str]]:
         wanted = self._hits.text

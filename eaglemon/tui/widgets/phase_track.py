@@ -81,7 +81,7 @@ def _cell(phase: PhaseView) -> Content:
     title = "" if seen else "$quiet"
     if phase.state is PhaseState.ACTIVE:
         title = look.style
-    time = units.duration(phase.elapsed_s) if seen else ""
+    time = units.duration(phase.elapsed_s) if seen and phase.elapsed_s is not None else ""
     if phase.state is PhaseState.SKIPPED:
         time = look.word
     return joined(

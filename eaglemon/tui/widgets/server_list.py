@@ -7,7 +7,7 @@ from textual.content import Content
 
 from eaglemon.core import units
 from eaglemon.core.views import PhaseState, ServerState, ServerView, Snapshot
-from eaglemon.tui.columns import bar, joined, left, right, spread
+from eaglemon.tui.columns import bar, joined, left, plain, right, spread
 from eaglemon.tui.looks import SERVER_LOOKS, STALLED, Look
 from eaglemon.tui.widgets.row_list import Row, RowList
 
@@ -15,6 +15,7 @@ _STATE_WIDTH = 11
 _ACCEPT_WIDTH = 6
 _SPEED_WIDTH = 8
 _PROGRESS_WIDTH = 12
+_AGE_WIDTH = 9
 
 
 class ServerList(RowList):
@@ -149,19 +150,22 @@ def _second_line(server: ServerView, width: int) -> Content | None:
     start = joined("  ", left(detail, max(0, width - 2), "$quiet"))
     if not server.state.starting:
         return start if detail else None
-    elapsed = Content.styled(units.duration(server.age_s).rjust(9), "$quiet")
+    age = units.duration(server.age_s)
+    rest = ""
     if server.ready_eta_s is not None:
         # The end of the line tells what the detail's own end would.
         detail = detail.partition(", ready in ")[0]
-        left_s = f"{units.duration_range(*server.ready_eta_s)} left"
-        elapsed = joined(elapsed, Content.styled(f", {left_s}", "$quiet"))
+        rest = f", {units.duration_range(*server.ready_eta_s)} left"
+    start = joined("  ", Content.styled(plain(detail), "$quiet"))
+    end = Content.styled(age.rjust(_AGE_WIDTH) + rest, "$quiet")
     progress = progress_of(server)
-    if progress is None:
-        end = elapsed
-    else:
+    if progress is not None:
         done, total = progress
-        end = joined(bar(done / total, _PROGRESS_WIDTH, "$state-starting"), elapsed)
-    return spread(joined("  ", Content.styled(detail, "$quiet")), end, width)
+        end = joined(bar(done / total, _PROGRESS_WIDTH, "$state-starting"), end)
+    if start.cell_length + 1 + end.cell_length > width:
+        # What the bar shows is in the words too.
+        end = Content.styled(age + rest, "$quiet")
+    return spread(start, end, width)
 
 
 def _searchable(server: ServerView) -> str:
