@@ -20,7 +20,10 @@ from tests.tui.fake_experiments import FakeExperiments
 @pytest.mark.parametrize(
     ("hint", "worded"),
     [
-        ("stop it, or choose another port with --set port=N", "another port in the field port above"),
+        (
+            "stop it, or choose another port with --set port=N",
+            "another port in the field port above",
+        ),
         ("choose other GPUs with --set gpus=...", "with a line gpus=... under flags"),
         ("correct model in the profile, or use --set", "or change it under flags"),
         ("--set tp-size: must be a number, not 'x'", "tp-size: must be a number, not 'x'"),
