@@ -84,6 +84,7 @@ class HealthWatch:
             server.seen.asked_at = started
         code: int | None = None
         try:
+            link = server.host.link
             verdict, code, detail = await ask_health(
                 server.http(), server.engine, limits, limit_s=limit_s
             )
@@ -94,6 +95,8 @@ class HealthWatch:
                 if self._answered_by.stranger is not None:
                     verdict, code = HealthVerdict.REFUSED, None
                     detail = self._answered_by.stranger
+            if code is None and not server.host.is_still(link):
+                verdict, detail = HealthVerdict.UNKNOWN, f"{server.host.spec.name} was lost"
             if verdict is HealthVerdict.TIMED_OUT and server.host.is_silent:
                 verdict, detail = HealthVerdict.UNKNOWN, f"{server.host.spec.name} is silent"
         except HostError as error:

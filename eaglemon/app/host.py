@@ -116,6 +116,10 @@ class Host:
         """Whether the agent answers."""
         return self._link is not None
 
+    def is_still(self, link: HostLink) -> bool:
+        """Tell whether this link is up: an answer that went with it says nothing of who gave it."""
+        return self._link is link
+
     @property
     def is_silent(self) -> bool:
         """Whether the link is up and samples fail to come: what is asked now tells nothing."""
@@ -241,11 +245,14 @@ class Host:
             asyncio.create_task(self._watch_runs(link), name=f"{self.spec.name}: runs"),
             asyncio.create_task(link.closed(), name=f"{self.spec.name}: link"),
         ]
+        reason = "the connection is being closed"
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             reason = _reason_of(done)
         finally:
-            self._link = self._transport = None
+            # All at once: to close what is left of it takes a while, and it is not up meanwhile.
+            self._link = self._transport = self._retry_at = None
+            self._state, self._detail = LinkState.DOWN, beside_name(self.spec.name, reason)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

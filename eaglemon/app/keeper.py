@@ -191,7 +191,8 @@ class Keeper:
         or refused, unless it is silent for seconds; and until its log was read to the present.
         """
         # While it warms up, the detail is why there is no token yet.
-        told = self.machine.detail if self.state is ServerState.WARMING else self.seen.health
+        warming = self.state is ServerState.WARMING
+        told = self.machine.detail if warming else self.seen.health and not self.machine.bad_polls
         asked = told or not self.state.starting or self.seen.is_silent(self._clock.monotonic())
         return self.log.caught_up and bool(asked)
 

@@ -29,6 +29,9 @@ def _health_starting(machine: ServerMachine, event: HealthSeen) -> list[Command]
         machine.enter(ServerState.WARMING)
         return [AskToken(after_s=0.0)]
     if event.ready_once and event.verdict is not HealthVerdict.UNKNOWN:
+        machine.bad_polls += 1
+        if machine.bad_polls < UNHEALTHY_AFTER:
+            return [PollHealth(after_s=TOKEN_RETRY_S)]
         # Found by a later console: it is past its start, and ill.
         machine.was_ready = True
         machine.enter(ServerState.UNHEALTHY, f"health: {event.verdict.value}")

@@ -86,3 +86,45 @@ async def test_a_link_that_does_not_tell_the_time_was_never_up(
             await host.until_up()
         assert not host.is_up
         assert link.closed == 1
+
+
+async def test_a_link_that_has_ended_is_down_with_its_reason_while_it_is_being_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended, is_closing, may_close = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    class Link:
+        facts: Any = None
+
+        async def ping(self) -> float:
+            return 0.0
+
+        async def closed(self) -> str:
+            await ended.wait()
+            return "gpu-a: the connection was closed"
+
+        async def watch_runs(self) -> AsyncIterator[Any]:
+            await asyncio.Event().wait()
+            yield
+
+        async def watch_gpus(self, **_: float) -> AsyncIterator[Any]:
+            await asyncio.Event().wait()
+            yield
+
+        async def close(self) -> None:
+            is_closing.set()
+            await may_close.wait()
+
+    async def open_link(*_: object) -> Link:
+        return Link()
+
+    monkeypatch.setattr(host_module, "open_link", open_link)
+    async with supervised(lambda _: LocalTransport("gpu-a")) as host:
+        while not host.is_up:
+            await asyncio.sleep(0.01)
+        ended.set()
+        await is_closing.wait()
+        assert host.view().state is LinkState.DOWN
+        with pytest.raises(HostError, match=r"^gpu-a is down: the connection was closed$"):
+            _ = host.link
+        may_close.set()

@@ -21,10 +21,15 @@ from eaglemon.io.local import LocalTransport
 
 
 @pytest.mark.parametrize(
-    ("silent", "verdict"), [(True, HealthVerdict.UNKNOWN), (False, HealthVerdict.TIMED_OUT)]
+    ("silent", "lost", "verdict", "said"),
+    [
+        (True, False, HealthVerdict.UNKNOWN, "gpu-a is silent"),
+        (False, True, HealthVerdict.UNKNOWN, "gpu-a was lost"),
+        (False, False, HealthVerdict.TIMED_OUT, ""),
+    ],
 )
-async def test_an_answer_that_does_not_come_over_a_silent_link_is_no_illness(
-    silent: bool, verdict: HealthVerdict
+async def test_an_answer_that_does_not_come_over_a_silent_or_lost_link_is_no_illness(
+    silent: bool, lost: bool, verdict: HealthVerdict, said: str
 ) -> None:
     async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -40,7 +45,12 @@ async def test_an_answer_that_does_not_come_over_a_silent_link_is_no_illness(
         profile=Profile(
             name="p", engine="vllm", model="m", port=1, limits=Limits(health_total_s=0.2)
         ),
-        host=SimpleNamespace(is_silent=silent, spec=SimpleNamespace(name="gpu-a")),
+        host=SimpleNamespace(
+            is_silent=silent,
+            spec=SimpleNamespace(name="gpu-a"),
+            link=None,
+            is_still=lambda _: not lost,
+        ),
         state=ServerState.READY,
         seen=Seen(),
         log=SimpleNamespace(knows_ready=False, track=SimpleNamespace(ended=True)),
@@ -54,7 +64,8 @@ async def test_an_answer_that_does_not_come_over_a_silent_link_is_no_illness(
     assert isinstance(event, HealthSeen)
     assert event.verdict is verdict
     assert server.seen.health is not None
-    assert ("gpu-a is silent" in server.seen.health.detail) is silent
+    assert said in server.seen.health.detail
+    assert ("gpu-a" in server.seen.health.detail) is bool(said)
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ from eaglemon.core.lifecycle_events import (
     TokenSeen,
     WatchMemory,
 )
+from eaglemon.core.lifecycle_health import TOKEN_RETRY_S
 from eaglemon.core.profiles import Limits
 from eaglemon.core.runs import RunExit, RunStop
 from eaglemon.core.views import HealthVerdict, ServerState
@@ -292,7 +293,11 @@ def test_history_is_adopted_without_work() -> None:
 def test_a_found_server_that_was_ready_once_is_ill_not_starting() -> None:
     machine = ServerMachine(Limits())
     machine.handle(LIVING)
-    machine.handle(HealthSeen(verdict=HealthVerdict.TIMED_OUT, ready_once=True))
+    ill = HealthSeen(verdict=HealthVerdict.TIMED_OUT, ready_once=True)
+    # One poll may be a hiccup, or cut off together with the link.
+    assert machine.handle(ill) == [PollHealth(after_s=TOKEN_RETRY_S)]
+    assert state(machine) is ServerState.STARTING
+    machine.handle(ill)
 
     assert state(machine) is ServerState.UNHEALTHY
     machine.handle(HealthSeen(verdict=HealthVerdict.OK))
