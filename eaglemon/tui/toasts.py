@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from textual.app import App
 from textual.notifications import Notification, Notify, SeverityLevel
 from textual.screen import ModalScreen, Screen
+
+from eaglemon.tui.key_order import KeysInOrder
 
 _about: ContextVar[str] = ContextVar("eaglemon-toast", default="")
 """The action under way; workers that it started speak of it too."""
@@ -23,7 +24,7 @@ def speaking_of(action: str) -> Iterator[None]:
         _about.reset(token)
 
 
-class ToastingApp(App[None]):
+class ToastingApp(KeysInOrder):
     """An application whose messages do not pile up."""
 
     def __init__(self) -> None:
