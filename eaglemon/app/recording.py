@@ -11,11 +11,13 @@ import asyncio
 import contextlib
 import gzip
 import io
+import os
+import stat
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 import msgspec
 
@@ -80,6 +82,15 @@ async def record(console: Eaglemon, path: Path) -> None:
     finally:
         with _writing(path):
             file.close()
+
+
+def prepare(path: Path) -> None:
+    """See to it that ``path`` is there, for its owner alone, before anything is recorded.
+
+    What is in it stays. Raises ``UsageError`` where it cannot be written.
+    """
+    with _writing(path):
+        os.close(_for_its_owner(path, os.O_WRONLY | os.O_CREAT))
 
 
 def read(path: Path) -> list[Item]:
@@ -315,7 +326,30 @@ def _writing(path: Path) -> Iterator[None]:
 
 def _open(path: Path) -> io.BufferedIOBase:
     with _writing(path):
-        return gzip.open(path, "wb") if path.suffix == ".gz" else path.open("wb")
+        file = os.fdopen(_for_its_owner(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb")
+        return _Zipped(file) if path.suffix == ".gz" else file
+
+
+def _for_its_owner(path: Path, flags: int) -> int:
+    """Open a file that nobody else may read: logs and command lines are in it."""
+    number = os.open(path, flags, 0o600)
+    if stat.S_ISREG(os.fstat(number).st_mode):
+        os.fchmod(number, 0o600)
+    return number
+
+
+class _Zipped(gzip.GzipFile):
+    """Compresses into a file and closes it too."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(fileobj=file, mode="wb")
+        self._file = file
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            self._file.close()
 
 
 def _write(path: Path, file: io.BufferedIOBase, items: Sequence[Item]) -> None:

@@ -76,7 +76,7 @@ async def _show(profiles: ProfileStore) -> None:
     from eaglemon.cli.tui import show_console  # noqa: PLC0415
 
     async with SimHost() as spec:
-        await show_console((spec,), lambda: profiles)
+        await show_console((spec,), lambda: profiles, hosts_last=False)
 
 
 def _step_lines(step: Step) -> list[str]:

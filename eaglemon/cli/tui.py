@@ -109,6 +109,11 @@ def command(
         look = Look(theme=theme, ascii_only=ascii_only, announces=announces, recorded=recorded)
         named = bool(names or hosts) or any(spec.source != LOCAL.source for spec in asked)
         load = partial(_load_profiles, invocation.config)
+        if recorded is not None:
+            # Imported here because the first picture would wait for it.
+            from eaglemon.app.recording import prepare  # noqa: PLC0415
+
+            prepare(recorded)
         return asyncio.run(show_console(asked, load, look, first_run=not named))
 
 
@@ -174,9 +179,16 @@ def speaks_utf8() -> bool:
 
 
 async def show_console(
-    hosts: Sequence[HostSpec], load: Load, look: Look | None = None, *, first_run: bool = False
+    hosts: Sequence[HostSpec],
+    load: Load,
+    look: Look | None = None,
+    *,
+    first_run: bool = False,
+    hosts_last: bool = True,
 ) -> int:
     """Run the terminal console on ``hosts`` until it is left; servers keep running.
+
+    ``hosts_last`` is false of hosts that end with the console, and their servers with them.
 
     ``load`` reads the profiles, once there is a picture and whenever they are to be read again; it
     is called in a thread and must not write to the terminal. Returns the exit code: 1 where the
@@ -205,14 +217,29 @@ async def show_console(
         await app.run_async(mouse=takes_mouse())
     finally:
         app.leaving.set()
-        for name in app.unfinished():
+        for name in app.unfinished() if hosts_last else ():
             # Left by a key that does not ask, or in spite of what was said.
             diagnostics.warn(
                 f"{name} was being restarted and may be stopped: see eaglemon status, start it "
                 "again with eaglemon restart or launch"
             )
-        await opening
-    return EXIT_FAILED if app.return_code else EXIT_OK
+        left = await opening
+    # Said here and not before: the console keeps stderr to itself.
+    for problem in left.problems:
+        diagnostics.warn(problem)
+    if left.recording:
+        diagnostics.fail(left.recording)
+    return EXIT_FAILED if app.return_code or left.recording else EXIT_OK
+
+
+@dataclass(slots=True)
+class _Left:
+    """What is to be said once the console has ended."""
+
+    problems: tuple[str, ...] = ()
+    """What is wrong with profiles: the message in the console is gone with it."""
+    recording: str = ""
+    """Why it was recorded no further."""
 
 
 async def _open(
@@ -220,21 +247,22 @@ async def _open(
     app: ConsoleApp,
     files: ConfigFiles,
     path: Path | None,
-) -> None:
+) -> _Left:
     """Load and open the services behind the first picture, and close them once it was left."""
+    left = _Left()
     drawn = asyncio.create_task(app.drawn.wait())
     gone = asyncio.create_task(app.leaving.wait())
     await asyncio.wait({drawn, gone}, return_when=asyncio.FIRST_COMPLETED)
     drawn.cancel()
     if app.leaving.is_set():
-        return
+        return left
     # Whoever leaves meanwhile waits for one of these steps, not for all.
     profiles = await asyncio.to_thread(files.read)
     if app.leaving.is_set():
-        return
+        return left
     session = await asyncio.to_thread(importlib.import_module, "eaglemon.cli.session")
     if app.leaving.is_set():
-        return
+        return left
 
     async def ask(question: HostQuestion) -> str | None:
         return await ask_on(app, question)
@@ -245,10 +273,10 @@ async def _open(
         name = "eaglemon.cli.experiment_session"
         shared = await asyncio.to_thread(importlib.import_module, name)
         if app.leaving.is_set():
-            return
+            return left
         await asyncio.to_thread(app.load_actions)
         if app.leaving.is_set():
-            return
+            return left
         async with shared.open_experiments(console) as experiments:
             app.take_experiments(experiments)
             # What is loaded stays: looking through all of it again and again for garbage held
@@ -258,12 +286,11 @@ async def _open(
             try:
                 await gone
                 if writing is not None:
-                    await _end(writing)
+                    left.recording = await _end(writing)
             finally:
                 await experiments.close()
-    for problem in profiles.problems:
-        # The message in the console is gone with it.
-        diagnostics.warn(str(problem))
+    left.problems = tuple(str(problem) for problem in profiles.problems)
+    return left
 
 
 def _load_profiles(config: Path | None) -> "ProfileStore":
@@ -300,14 +327,16 @@ def _begin(console: Eaglemon, path: Path, app: ConsoleApp) -> asyncio.Task[None]
     return writing
 
 
-async def _end(writing: asyncio.Task[None]) -> None:
+async def _end(writing: asyncio.Task[None]) -> str:
+    """End a recording and return why it had ended before, empty where it had not."""
     writing.cancel()
     try:
         await writing
     except asyncio.CancelledError:
-        return
+        return ""
     except EaglemonError as error:
-        diagnostics.fail(f"the recording: {error}")
+        return f"the recording: {error}"
+    return ""
 
 
 def theme_names() -> list[str]:

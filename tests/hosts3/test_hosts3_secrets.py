@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from eaglemon.app.recording import read, record
+from eaglemon.app.recording import prepare, read, record
 from eaglemon.app.runs import notes_of, profile_of, request_of
 from eaglemon.cli import output
 from eaglemon.cli.profiles import value_of
 from eaglemon.core.runs import RunRecord
 from eaglemon.core.views import LaunchPlan, LogBatch
+from eaglemon.errors import UsageError
 from eaglemon.io import agent_values, shell_values
 from eaglemon.io.profile_text import profile_toml
 from tests.tui import snapshots
@@ -109,6 +110,7 @@ async def test_the_log_in_a_recording_tells_no_secret(tmp_path: Path) -> None:
         log_batches=(LogBatch(lines=lines, next_offset=0),),
     )
     path = tmp_path / "seen.jsonl"
+    prepare(path)
     task = asyncio.create_task(record(fake, path))
     async with asyncio.timeout(60):
         fake.push(snapshots.FLEET)
@@ -119,3 +121,25 @@ async def test_the_log_in_a_recording_tells_no_secret(tmp_path: Path) -> None:
         await task
     logs = [item.log for item in read(path) if item.log is not None]
     assert logs[0] == ("api_key=***, port=1", "refused: ***")
+
+
+@pytest.mark.parametrize("name", ["seen.jsonl", "seen.jsonl.gz"])
+async def test_a_recording_is_its_owners_alone_and_whole(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.touch(mode=0o644)
+    fake = FakeConsole(snapshots.FLEET)
+    task = asyncio.create_task(record(fake, path))
+    async with asyncio.timeout(60):
+        fake.push(snapshots.FLEET)
+        while path.stat().st_size < 1000:
+            await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert any(item.snapshot for item in read(path))
+
+
+def test_where_nothing_can_be_recorded_no_console_is_opened(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be written: no such file or directory"):
+        prepare(tmp_path / "missing" / "x.jsonl.gz")
