@@ -1,5 +1,6 @@
 """Looks at what a host must have: a login, a known key, Python, a driver, a folder, an engine."""
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
@@ -22,6 +23,7 @@ NO_COMMANDS = (
     "see whether this login may run commands: ForceCommand or an sftp-only account in sshd_config, "
     "command= in authorized_keys, the login shell; or log in as another user"
 )
+_COPIED = re.compile(r"\d+(\+\d+ records| bytes)")
 _LATER = ("forwarding", "python", "nvml", "write access", "engines")
 
 
@@ -136,7 +138,11 @@ async def _driver(link: HostLink) -> Requirement:
 async def _write_access(link: HostLink, transport: Transport) -> Requirement:
     facts = link.facts
     folder = shlex.quote(f"{facts.state_dir}/runs")
-    command = f'mkdir -p {folder} && t={folder}/.eaglemon-$$ && : > "$t" && rm "$t"'
+    # As much as a record takes: a full disk makes empty files.
+    command = (
+        f"mkdir -p {folder} && t={folder}/.eaglemon-$$ && "
+        '{ dd if=/dev/zero of="$t" bs=65536 count=1; status=$?; rm -f "$t"; exit $status; }'
+    )
     try:
         done = await transport.run(command, timeout_s=WRITE_LIMIT_S)
     except TimeLimitError:
@@ -155,11 +161,14 @@ async def _write_access(link: HostLink, transport: Transport) -> Requirement:
         )
     if done.status != 0:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        # After its error dd tells how much it has copied.
+        why = next((line for line in said if not _COPIED.match(line)), str(done.status))
         return Requirement(
             name="write access",
             met=False,
-            detail=f"{facts.state_dir} cannot be written: {said[-1] if said else done.status}",
-            fix="make it writable, or set env.XDG_STATE_HOME for this host in hosts.toml",
+            detail=f"{facts.state_dir} cannot be written: {why}",
+            fix="make room there or make it writable, or set env.XDG_STATE_HOME for this host "
+            "in hosts.toml",
         )
     return Requirement(name="write access", met=True, detail=facts.state_note or facts.state_dir)
 

@@ -12,10 +12,11 @@ import pytest
 from eaglemon.agent import agent
 from eaglemon.app import requirements
 from eaglemon.app.hub import Hub
+from eaglemon.cli.tables import status_lines
 from eaglemon.core.hosts import HostSpec, LinkState
 from eaglemon.core.runs import RunStatus
 from eaglemon.core.views import HostView
-from eaglemon.errors import AgentError
+from eaglemon.errors import AgentError, HostError
 from eaglemon.io.config import ProfileStore
 from eaglemon.io.connect import transport_to
 from eaglemon.io.local import LocalTransport
@@ -84,6 +85,20 @@ async def test_a_home_that_hangs_is_told_and_holds_up_nothing_else(
         await host_when(hub, "hangs", lambda one: one.state is LinkState.UP)
 
 
+async def test_a_server_is_not_said_to_be_none_while_its_host_has_not_told(state: Path) -> None:
+    spec = HostSpec(name="hangs", transport="local", env={"XDG_STATE_HOME": str(state)})
+    store = ProfileStore.load()
+    with hung(state):
+        async with Hub([spec], store, connect=transport_to, workload=load_workload) as hub:
+            await host_when(hub, "hangs", lambda one: "not answered for" in one.untold)
+            with pytest.raises(HostError) as raised:
+                hub.find("sglang")
+            assert str(raised.value).startswith(
+                f"hangs has not told its servers: {state}/eaglemon has not answered for"
+            )
+            assert status_lines(hub.snapshot())[-1] == "the servers of hangs are not known"
+
+
 async def test_nothing_begins_while_the_records_hang_and_runs_are_found_again(
     state: Path,
 ) -> None:
@@ -148,6 +163,15 @@ async def test_records_of_a_full_or_read_only_home_go_to_a_place_that_is_named(
             assert link.facts.state_dir == place
             usual = f"{home}/.local/state/eaglemon"
             assert link.facts.state_note == f"{usual} cannot be written: run records are in {place}"
+            spec = HostSpec(
+                name="here", transport="local", env={"XDG_STATE_HOME": f"{home}/.local/state"}
+            )
+            report = await requirements.examine(spec, (), connect=transport_to)
+            (access,) = (one for one in report.requirements if one.name == "write access")
+            assert access.met is False
+            assert access.detail.startswith(f"{usual} cannot be written: ")
+            why = "No space left on device" if options == b"size=4k" else "Read-only file system"
+            assert why in access.detail
             async with watched(link) as runs:
                 await link.start_run(request("full-disk-test", *python("pass")))
                 status = await runs.until("full-disk-test", lambda run: run.exit is not None)
