@@ -1,5 +1,6 @@
 """What is drawn is so: dialogs in any state, times of a stop, texts where there is room."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -139,3 +140,18 @@ def test_a_reserved_cache_is_no_alarm() -> None:
     assert memory_style(116, 140) == "$memory-middle"
     assert memory_style(137, 140) == "$memory-high"
     assert memory_style(None, 140) == "$quiet"
+
+
+@pytest.mark.parametrize(("size", "whole"), [((200, 50), True), ((120, 36), False)])
+async def test_a_note_of_a_probe_takes_the_rows_there_are(
+    size: tuple[int, int], *, whole: bool
+) -> None:
+    words = "the load generator was late " + " ".join(f"word-{n}" for n in range(14)) + " last"
+    done = replace(snapshots.probe_progress("done"), notes=(words,))
+    server = replace(snapshots.ready(), probe=done)
+    async with opened(snapshots.only(server), size=size) as console:
+        await console.press("o")
+        await console.push(snapshots.only(replace(server, age_s=400.0)))
+        text = console.text()
+        assert ("word-13" in text) == whole
+        assert whole or re.search("late word-0.*… +││", text)

@@ -9,6 +9,7 @@ from textual.widget import Widget
 
 from eaglemon.app.api import Eaglemon, Experiments
 from eaglemon.core import units
+from eaglemon.core.probe import ProbeProgress
 from eaglemon.core.views import PhaseState, ServerView, Snapshot
 from eaglemon.core.worth import StoredWorth, worth_of
 from eaglemon.errors import EaglemonError
@@ -35,6 +36,8 @@ _AROUND_CAUSE = 8
 _MOST_DECISIVE = 8
 _NOTE_LINES = 5
 """Lines of a probe's note on a terminal with rows for it."""
+_SHARE_OF_PROBE = 0.45
+"""Of the screen, at most, where panels are tabs; as in the style sheet."""
 
 
 class ServerScreen(ConsoleScreen):
@@ -199,8 +202,20 @@ class ServerScreen(ConsoleScreen):
         self._set(self._probe, server.probe is not None)
         if server.probe is not None:
             inner = _inner_width(self._probe, width - 4)
-            note_lines = _NOTE_LINES if self.has_class("-tall") else 2
-            self._probe.show(panels.probe(server.probe, inner, note_lines))
+            self._probe.show(self._probed(server.probe, inner))
+
+    def _probed(self, progress: ProbeProgress, width: int) -> Content:
+        """Return a probe, its notes whole where there are rows for them."""
+        rows, least = self._probe.content_size.height, 1
+        if not self.shows_all:
+            # The panel grows with its text, up to a share of the screen.
+            rows, least = int(self.size.height * _SHARE_OF_PROBE) - 2, 2
+        most = _NOTE_LINES
+        told = panels.probe(progress, width, most)
+        while _rows(told) > rows and most > least:
+            most -= 1
+            told = panels.probe(progress, width, most)
+        return told
 
     def _failure(self, server: ServerView, width: int, above: int) -> Content:
         """Return why a server failed, the decisive line whole where there are rows for it.
@@ -211,7 +226,7 @@ class ServerScreen(ConsoleScreen):
         read_only = self._settings.read_only
         most = panels.DECISIVE_LINES
         told = failure(server, width, read_only=read_only, most=most)
-        while told.plain.count("\n") + 1 < free and most < _MOST_DECISIVE:
+        while _rows(told) < free and most < _MOST_DECISIVE:
             most += 1
             told = failure(server, width, read_only=read_only, most=most)
         return told
@@ -248,6 +263,10 @@ class ServerScreen(ConsoleScreen):
 def _inner_width(widget: Widget, otherwise: int) -> int:
     # A panel on a tab in the background has no size yet.
     return widget.content_size.width or otherwise
+
+
+def _rows(content: Content) -> int:
+    return content.plain.count("\n") + 1
 
 
 def _measured(server: ServerView) -> bool:
