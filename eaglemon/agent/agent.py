@@ -202,6 +202,9 @@ PATH_LIMIT_S = 4.0
 VERSION_LIMIT_S = 16.0
 """How long an interpreter may take to start and tell a version. A whole check stays below the 30 s
 that a console waits: a path may be waited for twice, once for an earlier question about it."""
+UNWRITTEN_AFTER_S = 2.0
+"""An end that is not written so long after the server's first process has gone is told all the
+same."""
 STATE_SILENT_S = 3.0
 """A file system that takes longer than this is told as not answering."""
 
@@ -701,7 +704,7 @@ class Run:
         if self.leader is not None and self._leader_gone_at is None:
             return None
         if find_living(self.supervisor) is not None:
-            return None
+            return self._unwritten_exit(now)
         # Read after the supervisor was seen to be gone: nobody can write it from here on.
         self.exit = read_json(os.path.join(self.folder, "exit.json"))
         if self.exit is not None:
@@ -711,6 +714,17 @@ class Run:
             if isinstance(launched_at, float) and time.time() - launched_at < 10.0:
                 return None
         return {"code": None, "signal": None, "at": self._gone_wall, "reason": "supervisor gone"}
+
+    def _unwritten_exit(self, now: float) -> Optional[Json]:
+        """Tell an end that its supervisor has seen and cannot write, as on a full disk."""
+        if self.leader is None or self._leader_gone_at is None or self.members:
+            return None
+        proc = read_proc(self.leader[0])
+        unseen = proc is not None and proc.key == self.leader  # a zombie: not waited for yet
+        if unseen or now - self._leader_gone_at < UNWRITTEN_AFTER_S:
+            return None
+        reason = "how it ended cannot be written"
+        return {"code": None, "signal": None, "at": self._gone_wall, "reason": reason}
 
 
 class Runs:
@@ -846,7 +860,8 @@ class Runs:
             del self._runs[run.id]
             return
         if run.settled and run.status and not (run.stop and not run.stop_done()):
-            status = dict(run.status, stop=run.stop)
+            # The end too may be written late, after a full disk.
+            status = dict(run.status, stop=run.stop, exit=run.exit or run.status["exit"])
             if status != run.status:
                 run.status = status
                 run.version = version + 1
@@ -1272,6 +1287,7 @@ class Stopper:
             "kill_count": 0,
             "gone_at": None,
             "left": [],
+            "pids": [],
             "error": None,
         }
         self.members: Dict[int, int] = {int(pid): int(ticks) for pid, ticks in job["known"]}
@@ -1284,8 +1300,13 @@ class Stopper:
         self._scanned_at = 0.0
 
     def save(self) -> None:
-        """Write the account as it stands."""
-        write_json(self.path, self.account)
+        """Write the account as it stands; a full disk holds no signal up."""
+        with contextlib.suppress(OSError):
+            write_json(self.path, self.account)
+
+    def close(self) -> None:
+        """Write the account that is whole, however long the disk takes."""
+        write_patiently(self.path, self.account)
 
     def find(self, *, rescan: bool = True) -> List[Proc]:
         """Return the living processes of the run."""
@@ -1308,6 +1329,9 @@ class Stopper:
     def send(self, procs: Iterable[Proc], number: int) -> int:
         """Signal each process that is still the one that was looked at; return how many."""
         count = 0
+        # One that was forked a moment ago is told by nothing else, and the driver may list it.
+        procs = list(procs)
+        self.account["pids"] = sorted({*self.account["pids"], *(proc.pid for proc in procs)})
         for proc in procs:
             try:
                 sent = send_signal(proc.key, number)
@@ -1325,7 +1349,7 @@ class Stopper:
         """Carry the stop out."""
         if not self.same_boot:
             self.account["gone_at"] = time.time()
-            self.save()
+            self.close()
             return
         living = self.find()
         if living:
@@ -1340,7 +1364,7 @@ class Stopper:
             living = self.kill(living)
         if not living:
             self.account.update(gone_at=time.time(), left=[])
-        self.save()
+        self.close()
 
     def deadline(self) -> float:
         """Return when the grace ends (unix seconds): a more urgent stop brings it forward."""
@@ -1395,16 +1419,10 @@ def stop() -> None:
         signal.signal(number, lambda *_: None)
     answer = os.dup(1)
     close_standard_files()
-    lock = os.open(os.path.join(job["folder"], "stop.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        sooner = {"at": float(job["requested_at"] + job["grace_s"])}
-        write_json(os.path.join(job["folder"], "stop-sooner.json"), sooner)
-        os.write(answer, b'{"joined": true}\n')
+    if joins_other(job):
+        with contextlib.suppress(OSError):
+            os.write(answer, b'{"joined": true}\n')
         return
-    except OSError:
-        pass  # a file system without locks: each stop then counts for itself
     stopper = Stopper(job)
     try:
         stopper.save()
@@ -1415,7 +1433,25 @@ def stop() -> None:
         stopper.run()
     except Exception as error:
         stopper.account["error"] = "the stop failed: %s: %s" % (type(error).__name__, error)
-        stopper.save()
+        stopper.close()
+
+
+def joins_other(job: Json) -> bool:
+    """Hasten the stop that another process carries out, and tell whether there is one.
+
+    Else this one holds the lock until it ends. Without a lock (a full disk, a file system without
+    any), and where the other cannot be told, each stop counts for itself.
+    """
+    folder = job["folder"]
+    with contextlib.suppress(OSError):
+        lock = os.open(os.path.join(folder, "stop.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sooner = {"at": float(job["requested_at"] + job["grace_s"])}
+            write_json(os.path.join(folder, "stop-sooner.json"), sooner)
+            return True
+    return False
 
 
 def send_signal(key: Key, number: int) -> bool:

@@ -5,10 +5,10 @@ unset EAGLEMON_JOB
 folder=$EAGLEMON_FOLDER
 cd / || exit 1
 trap : HUP INT
-requested=$(em_now); term_at=null; terms=0; kill_at=null; kills=0; gone=null; left=
+requested=$(em_now); term_at=null; terms=0; kill_at=null; kills=0; gone=null; left=; pids=
 em_account() {
-  printf '{"requested_at":%s,"grace_s":%s,"term_sent_at":%s,"term_count":%s,"kill_sent_at":%s,"kill_count":%s,"gone_at":%s,"left":[%s],"error":null}' \
-    "$requested" "$grace" "$term_at" "$terms" "$kill_at" "$kills" "$gone" "$left" \
+  printf '{"requested_at":%s,"grace_s":%s,"term_sent_at":%s,"term_count":%s,"kill_sent_at":%s,"kill_count":%s,"gone_at":%s,"left":[%s],"pids":[%s],"error":null}' \
+    "$requested" "$grace" "$term_at" "$terms" "$kill_at" "$kills" "$gone" "$left" "${pids#,}" \
     > "$folder/stop.json.$$.tmp" && mv -f "$folder/stop.json.$$.tmp" "$folder/stop.json"
 }
 em_line "$folder/run.json"; record=$line
@@ -19,8 +19,10 @@ em_uptime() { read -r up rest < /proc/uptime; cs=$((${up%.*} * 100 + 1${up#*.} -
 # Signals each process that is still the one that was looked at; counts them in sent.
 em_signal() {
   sent=0
+  # One that was forked a moment ago is told by nothing else, and the driver may list it.
   while read -r pid ticks rest; do
     [ -n "$pid" ] && [ "$(em_ticks "$pid")" = "$ticks" ] || continue
+    case "$pids," in *",$pid,"*) ;; *) pids=$pids,$pid ;; esac
     kill "-$1" "$pid" 2>/dev/null && sent=$((sent + 1))
   done <<LIST
 $2
@@ -54,4 +56,9 @@ if [ -n "$members" ]; then
   done
 fi
 gone=$(em_now)
-em_account
+# A full disk passes, and the account is told once it has.
+tries=0
+until em_account; do
+  tries=$((tries + 1)); [ "$tries" -lt 600 ] || exit 1
+  rm -f "$folder/stop.json.$$.tmp"; sleep 1
+done

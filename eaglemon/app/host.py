@@ -34,6 +34,8 @@ SILENT_AFTER_S = 2.5
 STALE_AFTER_S = 5.0
 """A sample older than this is marked old: several sampling intervals have passed."""
 
+NOT_KNOWN, AS_LAST_SEEN = ": its servers are not known", ": its servers are as last seen"
+
 
 class HostListener(Protocol):
     """What a host tells its owner; all calls come on the event loop and return at once."""
@@ -84,6 +86,7 @@ class Host:
         self._retry_at: float | None = None
         self._history = GpuHistory()
         self._records_silent: str | None = None
+        self._runs_told = False
         self._retry_now = asyncio.Event()
         self._pause_s = RETRY_FIRST_S
         self.answered = asyncio.Event()
@@ -159,7 +162,13 @@ class Host:
             next_try_s=next_try_s,
             history=self._history.traces(),
             damaged=self._damaged(),
+            untold=self._untold(),
         )
+
+    def _untold(self) -> str:
+        if not self.is_up or self._runs_told:
+            return ""
+        return (self._records_silent or "it has not answered yet").removesuffix(NOT_KNOWN)
 
     def _damaged(self) -> tuple[DamagedRun, ...]:
         link: object = self._link
@@ -238,6 +247,7 @@ class Host:
         self._pause_s = RETRY_FIRST_S
         self._facts = link.facts
         self._records_silent = None
+        self._runs_told = False
         self._transport, self._link = transport, link
         self._set(LinkState.UP, "")
         tasks = [
@@ -281,10 +291,10 @@ class Host:
                     self.answered.set()
                     self._records_silent = _silence_of(link)
                     if self._records_silent is not None:
-                        known = "as last seen" if not first else "not known"
-                        self._records_silent += f": its servers are {known}"
+                        self._records_silent += NOT_KNOWN if first else AS_LAST_SEEN
                         self._listener.host_changed(self)
                         continue
+                    self._runs_told = True
                     self._listener.runs_seen(self, changed, gone, first=first)
                     first = False
         except TimeoutError as error:

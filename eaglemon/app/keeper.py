@@ -125,7 +125,7 @@ class Keeper:
         first = self.status is None
         self.status = status
         self.record = status.record
-        self.seen.pids_ever |= self.pids
+        self.seen.pids_ever |= self.pids.union(status.stop.pids if status.stop else ())
         if status.activity is not None:
             self.seen.note_activity(status.activity, self._clock.monotonic())
         if self.machine.state is ServerState.SPAWNING:

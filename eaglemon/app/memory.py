@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import aclosing, suppress
 from typing import Protocol
 
@@ -47,7 +48,7 @@ class Stopped(Protocol):
 async def watch_release(run: Stopped) -> None:
     """Tell the machine of ``run`` when its GPU memory is back, or that nobody can see it."""
     gone_at = run.machine.stop.gone_at if run.machine.stop else None
-    pids = frozenset(run.seen.pids_ever)
+    pids = run.seen.pids_ever  # not a copy: the account of the stop may name more
     # The link may be lost: the machine is told of that by others.
     with suppress(HostError):
         if not levels_before(run.record, run.seen.held_uuids):
@@ -85,7 +86,7 @@ async def _until_accounted(run: Stopped) -> None:
 
 
 async def _look_for_holders(
-    run: Stopped, *, pids: frozenset[int], gone_at: float | None
+    run: Stopped, *, pids: AbstractSet[int], gone_at: float | None
 ) -> str | None:
     """Note the GPUs that still list a process of ``run``; return why that cannot be seen.
 
@@ -112,7 +113,7 @@ async def release_steps(
     link: HostLink,
     before: Mapping[str, int | None],
     *,
-    pids: frozenset[int],
+    pids: AbstractSet[int],
     gone_at: float | None,
     seen: Callable[[HostSample], None],
 ) -> AsyncGenerator[Release, None]:

@@ -37,6 +37,12 @@ def find_server(text: str, servers: Sequence[ServerView], hosts: Sequence[HostVi
     if down:
         reasons = "; ".join(of_host(view.name, view.detail) for view in down)
         raise HostError(f"no server {text!r} on the hosts that answer", hint=reasons)
+    untold = [view for view in hosts if view.untold]
+    if untold:
+        reasons = "; ".join(
+            f"{view.name} has not told its servers: {view.untold}" for view in untold
+        )
+        raise HostError(reasons, hint="try again once it answers")
     known = [server.id for server in servers if not server.state.ended]
     raise UsageError(
         f"no server {text!r} on {', '.join(view.name for view in hosts)}",

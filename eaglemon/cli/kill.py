@@ -152,8 +152,7 @@ def _confirm(server: ServerView) -> bool:
 def _result(server: ServerView, *, was_over: bool) -> int:
     stop = server.stop
     if stop is None or was_over:
-        diagnostics.talk(f"{server.id} had already ended")
-        return EXIT_OK
+        return _without_stop(server, was_over=was_over)
     if stop.memory_unseen:
         said = gone_unseen(stop.memory_unseen).removeprefix("processes are ")
         tell = diagnostics.talk if stop.proven else diagnostics.fail
@@ -177,4 +176,13 @@ def _result(server: ServerView, *, was_over: bool) -> int:
         diagnostics.fail(f"{server.id}: {GONE_UNPROVEN}")
         return EXIT_FAILED
     diagnostics.fail(f"{server.id}: not shown to be gone: {', '.join(left) or server.detail}")
+    return EXIT_FAILED
+
+
+def _without_stop(server: ServerView, *, was_over: bool) -> int:
+    """Tell of a server that no stop is known of: it had ended, or could not be stopped."""
+    if was_over or (server.state.ended and not server.pids):
+        diagnostics.talk(f"{server.id} had already ended")
+        return EXIT_OK
+    diagnostics.fail(f"{server.id} was not stopped: {server.detail or server.state}")
     return EXIT_FAILED

@@ -36,12 +36,16 @@ class Progress:
         self._told: set[str] = set()
         self._probe_told = -1
         self._launch, self._stop = _Elapsed(), _Elapsed()
+        self._stop_began_s: float | None = None
+        """The server's age when its stop was first seen."""
         self._stalled = False
 
     def lines(self, server: ServerView) -> list[str]:
         """Return the lines for what has changed since the last call."""
-        # A stop is no time to tell how its start went.
-        phases = () if server.state in _OVER else server.phases
+        if self._stop_began_s is None and server.state in _OVER:
+            self._stop_began_s = server.age_s - (server.stop.elapsed_s or 0.0 if server.stop else 0)
+        # A stop is no time to tell how its start went, although its host may be lost meanwhile.
+        phases = () if self._stop_began_s is not None else server.phases
         found = [line for phase in phases for line in self._phase_lines(phase)]
         if server.stalled and not self._stalled:
             found.append(f"{self._launch(server.age_s)} stalled: {server.detail}")
@@ -78,7 +82,11 @@ class Progress:
         if server.state not in told or not self._first(f"state {server.state}"):
             return []
         detail = server.cause.sentence if server.cause is not None else server.detail
-        return [f"{self._launch(server.age_s)} {server.state}{f': {detail}' if detail else ''}"]
+        if self._stop_began_s is None:
+            at = self._launch(server.age_s)
+        else:
+            at = self._stop(server.age_s - self._stop_began_s)
+        return [f"{at} {server.state}{f': {detail}' if detail else ''}"]
 
     def _probe_lines(self, probe: ProbeProgress) -> list[str]:
         self._probe_told, line = probe_line(probe, self._probe_told)

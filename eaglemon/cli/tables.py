@@ -38,8 +38,16 @@ def status_lines(snapshot: Snapshot) -> list[str]:
     for host in snapshot.hosts:
         lines += [*host_lines(host), ""]
     if snapshot.servers:
-        return [*lines, *server_table(snapshot.servers)]
-    return [*lines, "no servers"]
+        lines += server_table(snapshot.servers)
+    return [*lines, *without_servers(snapshot)]
+
+
+def without_servers(snapshot: Snapshot) -> list[str]:
+    """Return what to say where no server is known: of some hosts, or of all."""
+    untold = [host.name for host in snapshot.hosts if host.untold]
+    if untold:
+        return [f"the servers of {', '.join(untold)} are not known"]
+    return [] if snapshot.servers else ["no servers"]
 
 
 def host_lines(host: HostView) -> list[str]:

@@ -5,6 +5,7 @@ import re
 from eaglemon.app.api import Eaglemon
 from eaglemon.cli import output
 from eaglemon.cli.progress import Progress
+from eaglemon.cli.tables import without_servers
 from eaglemon.core.hosts import GpuSample, LinkState
 from eaglemon.core.units import clock, gib_pair, length, percent, plural, rate
 from eaglemon.core.views import HostView, ServerView, Snapshot
@@ -69,7 +70,7 @@ def opening_lines(snapshot: Snapshot) -> list[str]:
     for server in snapshot.servers:
         why = f", {server.detail}" if server.detail else ""
         lines.append(f"{_called(server, snapshot)} is {server.state}{why}")
-    return lines if snapshot.servers else [*lines, "no servers"]
+    return [*lines, *without_servers(snapshot)]
 
 
 def _gpu(gpu: GpuSample) -> str:

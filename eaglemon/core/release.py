@@ -1,6 +1,7 @@
 """Is the GPU memory of a stopped server back? Pure arithmetic over one sample."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from eaglemon.core.hosts import GpuProcess, HostSample
@@ -36,13 +37,14 @@ class Release:
 
 
 def release_of(
-    sample: HostSample, *, before: Mapping[str, int | None], pids: frozenset[int]
+    sample: HostSample, *, before: Mapping[str, int | None], pids: AbstractSet[int]
 ) -> Release:
     """Compare ``sample`` with ``before`` (used bytes by GPU uuid, before the launch).
 
     ``pids`` are all processes the run ever had. Only the GPUs in ``before`` count: those the run
     was seen to use. A GPU that cannot be read is not back, and neither is one where more is used
-    than is known of: unknown is not released.
+    than is known of: unknown is not released. Nor is it known whose memory it is that the driver
+    lists under a PID without a process: it may have been forked by the run as it was stopped.
     """
     used_by_uuid = {gpu.uuid: gpu.memory_used_bytes for gpu in sample.gpus}
     ours = tuple(
@@ -57,7 +59,7 @@ def release_of(
         if used is None:
             return Release(back=False, held_bytes=None, holders=ours, gpus=len(before))
         others = [one for one in sample.processes if one.gpu_uuid == uuid and one not in ours]
-        foreign = sum(one.memory_bytes for one in others if one.memory_bytes is not None)
+        foreign = sum(one.memory_bytes or 0 for one in others if one.user is not None)
         left = max(0, used - max(level or 0, foreign))
         held += left
         holds = any(process.gpu_uuid == uuid for process in ours)
@@ -85,4 +87,8 @@ def _unknown(level: int | None, others: Sequence[GpuProcess]) -> str:
     untold = next((one.pid for one in others if one.memory_bytes is None), None)
     if untold is not None:
         return f"how much PID {untold} holds, which is not of this run, is not told"
+    holders = (one for one in others if (one.memory_bytes or 0) > TOLERANCE_BYTES)
+    unseen = next((one.pid for one in holders if one.user is None), None)
+    if unseen is not None:
+        return f"whose PID {unseen} is, which is seen as no process, is not known"
     return "" if level is not None else "what was in use before the launch is not known"

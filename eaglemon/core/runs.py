@@ -80,7 +80,8 @@ class RunExit:
     at: float | None = None
     """Unix seconds of the host; ``None`` when nobody saw it end."""
     reason: str | None = None
-    """``None`` when seen by the supervisor; else ``host rebooted`` or ``supervisor gone``."""
+    """``None`` when seen by the supervisor; else ``host rebooted``, ``supervisor gone``, or that
+    how it ended cannot be written (a full disk)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +98,8 @@ class RunStop:
     """When no process of the run was left."""
     left: tuple[int, ...] = ()
     """PIDs that survived KILL (uninterruptible, or another user's)."""
+    pids: tuple[int, ...] = ()
+    """All that were signalled: some may have lived too shortly to be told as processes."""
     error: str | None = None
 
 

@@ -284,6 +284,8 @@ class HostView:
     """The last 15 minutes of its GPUs, by uuid."""
     damaged: tuple[DamagedRun, ...] = ()
     """Runs there whose records cannot be read, and which thus are no servers here."""
+    untold: str = ""
+    """Why its servers are not known although it is up; empty once it has told them."""
 
     @property
     def name(self) -> str:

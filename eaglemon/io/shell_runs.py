@@ -50,18 +50,28 @@ class SeenRuns:
         self._blocks: list[str] = []
         self._before: dict[str, RunStatus] | None = None
         self._doubtful: set[str] = set()
+        self._round: list[str] = []
+        """The blocks of the last round; it is not sent again while nothing changes."""
+        self._unchanged = 0
+        """How often that was told since."""
 
     def take(self, block: str) -> RunChanges | None:
         """Take one block of a round; return the changes at its end, if there are any."""
         if block.strip("\n") == _STILL_THERE:
-            return None
+            # Each round says so once itself.
+            self._unchanged += 1
+            return self._end_round(self._round) if self._unchanged == 2 and self._doubtful else None
         if block.strip("\n") != _END:
             self._blocks.append(block)
             return None
+        self._round, self._blocks, self._unchanged = self._blocks, [], 0
+        return self._end_round(self._round)
+
+    def _end_round(self, blocks: list[str]) -> RunChanges | None:
         damaged: dict[str, DamagedRun] = {}
-        runs = values.runs_of(self._blocks, self._boot_id, damaged)
+        runs = values.runs_of(blocks, self._boot_id, damaged)
         found = {one.record.id: one for one in runs}
-        self._blocks, self.damaged = [], damaged
+        self.damaged = damaged
         before = self._before
         guessed = {
             name

@@ -6,13 +6,15 @@ place of pynvml's. It reads one folder, ``EAGLEMON_SIM_DIR``:
 
 * ``gpus.json``: ``{"count": 8, "name": ..., "total": bytes, "reserved": bytes, "driver": ...}``
 * ``memory/<pid>.json``: ``{"ticks": start ticks, "gpus": {"0": bytes}, "util": {"0": percent}}``,
-  written by the simulated engines. What a dead process held lingers for ``LINGER_S`` and is gone.
+  written by the simulated engines. What a dead process held lingers for ``LINGER_S`` and is gone;
+  ``memory/<pid>.dead`` was written when the first of all drivers saw its death.
 * switches for tests: ``hang`` (every call blocks while it exists), ``lost`` (indexes of GPUs that
   have fallen off the bus), ``mismatch`` (driver and library versions differ).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -121,7 +123,6 @@ class _Driver:
 
     def __init__(self) -> None:
         self.users = 0
-        self.dead_since: dict[int, float] = {}
         self.heat: dict[int, tuple[float, float]] = {}
 
     @property
@@ -158,11 +159,12 @@ class _Driver:
             except FileNotFoundError:
                 continue
             pid = int(path.stem)
+            mark = path.with_suffix(".dead")
             if _alive(pid, held.get("ticks")):
-                self.dead_since.pop(pid, None)
-            elif time.monotonic() - self.dead_since.setdefault(pid, time.monotonic()) > LINGER_S:
-                del self.dead_since[pid]
+                mark.unlink(missing_ok=True)
+            elif _age_s(mark) > LINGER_S:
                 path.unlink(missing_ok=True)
+                mark.unlink(missing_ok=True)
                 continue
             found[pid] = held
         return found
@@ -194,6 +196,16 @@ def _alive(pid: int, ticks: object) -> bool:
     except OSError:
         return _signals(pid) if not Path("/proc/self").exists() else False
     return fields[0] not in (b"Z", b"X") and (ticks is None or int(fields[19]) == ticks)
+
+
+def _age_s(mark: Path) -> float:
+    """Return how old a file is, which is made if there is none."""
+    try:
+        mark.touch(exist_ok=False)
+    except FileExistsError:
+        with contextlib.suppress(FileNotFoundError):
+            return time.time() - mark.stat().st_mtime
+    return 0.0
 
 
 def _signals(pid: int) -> bool:

@@ -263,6 +263,18 @@ def test_kill_without_proof_exits_1(run: CommandLine) -> None:
     assert result.document["server"]["stop"]["proven"] is False
 
 
+def test_kill_of_a_server_that_could_not_be_stopped_exits_1(run: CommandLine) -> None:
+    def refused(console: FakeConsole) -> None:
+        detail = "the stopper of run one did not answer"
+        console.stop_result = replace(stopped(), state=ServerState.UNHEALTHY, stop=None)
+        console.stop_result = replace(console.stop_result, pids=(7,), detail=detail)
+
+    result = run("kill", "sglang", prepare=refused)
+    assert result.code == 1
+    assert f"{SERVER} was not stopped: the stopper of run one did not answer\n" in result.err
+    assert "ended" not in result.err
+
+
 def test_kill_of_an_ended_server_is_fine(run: CommandLine) -> None:
     def ended(console: FakeConsole) -> None:
         console.servers = {SERVER: replace(failed(), pids=())}

@@ -73,6 +73,19 @@ def test_told_times_never_run_back() -> None:
     ]
 
 
+def test_a_stop_whose_host_is_lost_goes_on_with_the_stop_s_time() -> None:
+    progress = Progress()
+    phase = PhaseView(phase=Phase.IMPORT, state=PhaseState.DONE, started_s=1.0, elapsed_s=2.0)
+    sent = StopView(steps=("TERM sent to 4 processes",), elapsed_s=1.4)
+    stopping = server(ServerState.STOPPING, phases=(), age_s=4.0)
+    lost = server(ServerState.LOST, phases=(phase,), age_s=4.8, detail="cut")
+    back = server(ServerState.STOPPING, phases=(phase,), age_s=5.4, stop=sent)
+    assert [line for view in (stopping, lost, back) for line in progress.lines(view)] == [
+        "[    0.8 s] lost: cut",
+        "[    1.4 s] TERM sent to 4 processes",
+    ]
+
+
 def test_a_wait_for_memory_is_told_once() -> None:
     progress = Progress()
     stop = StopView(steps=("waiting for 116.0 GiB to come back",), elapsed_s=1.0)

@@ -13,7 +13,7 @@ def sample(used: int | None, *processes: GpuProcess) -> HostSample:
 
 
 def holder(pid: int, used: int | None) -> GpuProcess:
-    return GpuProcess(gpu_uuid="GPU-a", pid=pid, memory_bytes=used)
+    return GpuProcess(gpu_uuid="GPU-a", pid=pid, memory_bytes=used, user="someone")
 
 
 def test_back_at_the_level_before() -> None:
@@ -39,6 +39,18 @@ def test_what_others_took_since_is_not_ours() -> None:
     taken = sample(50 * GIB, holder(99, 50 * GIB))
 
     assert release_of(taken, before={"GPU-a": 0}, pids=PIDS).back
+
+
+def test_what_a_pid_without_a_process_holds_may_be_ours() -> None:
+    # As of a worker that was forked and killed within a moment: no status has told its PID.
+    gone = GpuProcess(gpu_uuid="GPU-a", pid=99, memory_bytes=50 * GIB)
+    release = release_of(sample(50 * GIB, gone), before={"GPU-a": 0}, pids=PIDS)
+    assert not release.back
+    assert release.held_bytes is None
+    assert release.unknown == "whose PID 99 is, which is seen as no process, is not known"
+    # It was there before: this host shows none of its processes.
+    assert release_of(sample(50 * GIB, gone), before={"GPU-a": 50 * GIB}, pids=PIDS).back
+    assert release_of(sample(50 * GIB, gone), before={"GPU-a": 0}, pids={99}).holders == (gone,)
 
 
 def test_what_was_before_is_not_taken_for_nothing_where_it_is_not_known() -> None:

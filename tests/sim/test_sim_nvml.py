@@ -91,6 +91,19 @@ def test_memory_of_the_dead_lingers_and_goes(nvml: Any, folder: Path) -> None:
     assert not list((folder / "memory").iterdir())
 
 
+def test_a_death_is_the_same_for_all_drivers(nvml: Any, folder: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        write_memory(folder, child.pid, {"0": 5000})
+    assert nvml.nvmlDeviceGetMemoryInfo(0, version=nvml.nvmlMemory_v2).used == 5000
+    mark = folder / "memory" / f"{child.pid}.dead"
+    os.utime(mark, (1.0, 1.0))
+    # As in a command that starts later, and ends before it could have seen it linger.
+    other = SimpleNamespace(**runpy.run_path(module.__file__))
+    other.nvmlInit()
+    assert other.nvmlDeviceGetMemoryInfo(0, version=nvml.nvmlMemory_v2).used == 0
+    assert not list((folder / "memory").iterdir())
+
+
 def test_a_reused_pid_does_not_inherit(nvml: Any, folder: Path) -> None:
     write_memory(folder, os.getpid(), {"0": 5000}, ticks=1)
     nvml.nvmlDeviceGetMemoryInfo(0)
