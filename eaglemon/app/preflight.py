@@ -61,7 +61,7 @@ async def _forwarding_problems(plan: LaunchPlan, host: Host) -> list[Problem]:
     return [
         Problem(
             where=f"port {profile.port}",
-            message=f"{refusal.message} on {plan.host}: the server could not be asked anything",
+            message=f"{refusal.message}: the server could not be asked anything",
             hint=refusal.hint,
             slug="forwarding-refused",
         )

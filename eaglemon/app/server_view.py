@@ -131,6 +131,8 @@ def _detail(keeper: Keeper, cause: CauseView | None, now: float, eta: Eta, *, st
             detail = f"hung: {_silence(keeper, now) or detail}"
         case ServerState.UNHEALTHY if machine.was_ready and not machine.hung:
             detail = _unhealthy(keeper, detail)
+        case ServerState.UNHEALTHY if unasked := _unasked(keeper):
+            detail = f"{detail}, {unasked}"
         case ServerState.FAILED:
             detail = cause.sentence if cause else detail
         case ServerState.STOPPING:
@@ -155,8 +157,14 @@ def _start(keeper: Keeper, now: float, eta: Eta, *, stalled: bool) -> str:
         detail += f", only the CPU has moved for {duration(spun_s)}"
     elif eta.ready_s is not None:
         detail += f", ready in {duration_range(*eta.ready_s)}"
-    silence = _silence(keeper, now)
+    silence = _unasked(keeper) or _silence(keeper, now)
     return f"{detail}, {silence}" if silence else detail
+
+
+def _unasked(keeper: Keeper) -> str:
+    """Say why its health could not even be asked for; empty where it could."""
+    health = keeper.seen.health
+    return health.detail if health and health.verdict is HealthVerdict.UNKNOWN else ""
 
 
 def _silence(keeper: Keeper, now: float) -> str:

@@ -1,5 +1,6 @@
 """``hosts check`` on logins that may not do all, and on homes with unusual names."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,12 @@ from eaglemon.app.forwarding import forwarding_refusal
 from eaglemon.app.requirements import examine
 from eaglemon.core.host_report import Requirement
 from eaglemon.core.hosts import HostSpec
-from eaglemon.errors import ForwardingRefusedError
+from eaglemon.errors import ForwardingRefusedError, TimeLimitError
 from eaglemon.io.connect import transport_to
 from eaglemon.io.http import HttpClient, HttpError, HttpLimits
+from eaglemon.sim.host import SimHost
+from tests.cases4.conftest import Desk, console
+from tests.ports import free_port
 from tests.sshd import sshd
 
 
@@ -58,6 +62,30 @@ async def test_a_port_that_sshd_keeps_from_us_is_not_taken_for_a_closed_one(tmp_
                 await http.close()
         finally:
             await transport.close()
+
+
+async def test_a_server_that_sshd_keeps_from_us_says_why_it_is_not_asked(tmp_path: Path) -> None:
+    (tmp_path / "sglang").mkdir()
+    (tmp_path / "sglang" / "__init__.py").touch()
+    (tmp_path / "sglang" / "launch_server.py").write_text("import time; time.sleep(600)\n")
+    settings = {"env.PYTHONPATH": str(tmp_path), "port": str(free_port())}
+    why = f"sshd refuses to connect to 127.0.0.1:{settings['port']} on "
+    async with sshd(tmp_path / "sshd", extra=["AllowTcpForwarding no"]) as server:
+        spec = replace(server.spec(), env={"XDG_STATE_HOME": str(tmp_path / "state")})
+        async with console(spec) as hub:
+            await hub.settle()
+            plan = hub.plan("sglang-eagle3", spec.name, settings)
+            (told,) = [one for one in await hub.check(plan) if one.slug == "forwarding-refused"]
+            assert told.message.count(f"on {spec.name}") == 1
+            started = await hub.launch(plan, force=True)
+            try:
+                desk = Desk(hub, spec, SimHost())
+                view = await desk.until(started, lambda one: why in one.detail or one.state.ended)
+                assert "set AllowTcpForwarding to yes" in view.detail
+                with pytest.raises(TimeLimitError, match=why):
+                    await hub.wait(started, timeout_s=0.0)
+            finally:
+                await hub.stop(started, grace_s=2.0)
 
 
 @pytest.mark.parametrize("name", ["my home", "a'b", 'a"b', "a$b*"])
