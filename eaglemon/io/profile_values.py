@@ -132,7 +132,8 @@ def _typed_profile(
 ) -> tuple[dict[str, object], list[Problem]]:
     own = {k: v for k, v in raw.items() if k not in TABLES and k not in {"flags", "extends"}}
     known = (*FILE_KEYS, "extends")
-    values, problems = typed_fields(own, Profile, file=file, path=path, known=known)
+    below = {f.name: table for table, kind in TABLES.items() for f in fields(kind)}
+    values, problems = typed_fields(own, Profile, file=file, path=path, known=known, tables=below)
     for key, kind in TABLES.items():
         table = raw.get(key)
         if table is None or (key == "speculation" and table is False):

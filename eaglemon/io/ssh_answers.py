@@ -20,6 +20,8 @@ class Answers:
     def __init__(self) -> None:
         self.unlocked: dict[str, asyncssh.SSHKey] = {}
         """Keys whose passphrase was given, by path; never written anywhere."""
+        self.wrong: dict[str, int] = {}
+        """How many passphrases of a key, by path, a person has given in vain."""
         self._declined: dict[str, set[str]] = {}
         """The hosts whose logins did without an answer."""
         # Kept by those who hold or await it: a lock belongs to the event loop of its time.
@@ -47,11 +49,13 @@ class Answers:
         """Forget what was declined and ``host`` did without: a person wants it tried again."""
         for about in [about for about, hosts in self._declined.items() if host in hosts]:
             del self._declined[about]
+            self.wrong.pop(about, None)
 
     def clear(self) -> None:
         """Forget everything."""
         self.unlocked.clear()
         self._declined.clear()
+        self.wrong.clear()
 
 
 ANSWERS = Answers()

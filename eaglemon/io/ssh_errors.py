@@ -12,7 +12,9 @@ from pathlib import Path
 import asyncssh
 
 from eaglemon.core.hosts import JUMP_WORDS
+from eaglemon.core.units import plural
 from eaglemon.errors import HostError, HostKeyError
+from eaglemon.io.ssh_answers import ANSWERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,7 +310,8 @@ def is_revoked(error: asyncssh.HostKeyNotVerifiable) -> bool:
 
 
 def _explain_denied(target: Target) -> HostError:
-    locked = [key for key in target.keys if is_encrypted(key)]
+    # One that a person has unlocked was tried.
+    locked = [key for key in target.keys if key not in ANSWERS.unlocked and is_encrypted(key)]
     tried = [key for key in target.keys if key not in locked]
     said = f"keys tried: {', '.join(tried) if tried else 'none but those of the key agent'}"
     hint = f"see that {target.ssh} works without a password (ssh-copy-id, ssh-add)"
@@ -319,7 +322,13 @@ def _explain_denied(target: Target) -> HostError:
         # Such a key is used through an agent, which asks the device.
         hint = f"run ssh-add {hardware[0]}, so that the key agent asks the security key"
     if locked:
-        said += f"; left out, because encrypted: {', '.join(locked)}"
+        wrong = [
+            f"{key} ({plural(ANSWERS.wrong[key], 'passphrase')} given, none is its)"
+            if key in ANSWERS.wrong
+            else key
+            for key in locked
+        ]
+        said += f"; left out, because encrypted: {', '.join(wrong)}"
         hint = f"run ssh-add {locked[0]}, so that the key agent has it"
     if target.key_provider is not None:
         hint = (

@@ -109,16 +109,14 @@ class Login:
                 if self._bad_certificate(error):
                     self._plain = True
                     continue
+                denied = isinstance(error, asyncssh.PermissionDenied)
+                trusted = await self._unlock(target) if denied else None
                 # A thread: it reads keys and known_hosts, maybe over a network.
                 refusal = await asyncio.to_thread(
                     explain_connect, target, error, self._offered, proxy_said=said
                 )
                 if isinstance(error, asyncssh.HostKeyNotVerifiable):
                     trusted = await self._accept(target, refusal)
-                elif isinstance(error, asyncssh.PermissionDenied):
-                    trusted = await self._unlock(target)
-                else:
-                    trusted = None
                 if trusted is None:
                     raise refusal from error
                 target = trusted
@@ -366,6 +364,7 @@ class Login:
                     asyncssh.read_private_key, path, answer
                 )
                 return True
+        ANSWERS.wrong[path] = PASSPHRASE_TRIES
         # Whoever does not know it now will not know it for the next host either.
         ANSWERS.decline(path, target.host)
         return False

@@ -34,9 +34,11 @@ def typed_fields(
     file: TomlFile,
     path: Sequence[str],
     known: Sequence[str],
+    tables: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, object], list[Problem]]:
     """Return the fields of ``raw`` in their types, and a problem for each that is wrong.
 
+    ``tables`` has the tables of keys that belong one level below.
     ``false`` takes back an optional value that a parent profile set: it becomes ``None``.
     """
     hints = field_hints(kind)
@@ -45,7 +47,10 @@ def typed_fields(
     for key, value in raw.items():
         here = (*path, key)
         if key not in known:
-            hint = did_you_mean(key.replace("-", "_"), known)
+            name = key.replace("-", "_")
+            table = (tables or {}).get(name)
+            below = f"write it as {name} in [{'.'.join((*path, table))}]" if table else ""
+            hint = below or did_you_mean(name, known)
             problems.append(file.problem(here, "is not a known key", hint=hint))
             continue
         if value is False and is_optional(hints[key]):

@@ -182,6 +182,10 @@ def test_circles_are_refused_and_hide_nothing_else(load: Load) -> None:
         ),
         ('model = "x"\nport = 1\n', ("bad.toml: engine", "is missing")),
         ('extends = "sglang-eagle3"\nname = "x"\n', ("bad.toml:2: name", "not a known key")),
+        (
+            'extends = "sglang-eagle3"\nbefore_launch = ["true"]\n',
+            ("bad.toml:2: before_launch", "write it as before_launch in [hooks]"),
+        ),
     ],
 )
 def test_a_broken_file_names_line_key_and_fix(

@@ -301,6 +301,9 @@ async def test_a_passphrase_that_nobody_knows(
     assert f"because encrypted: {key}" in error.message
     await refusal(spec, person.ask)
     assert len(person.asked) == 1
+    ANSWERS.ask_again(spec.name)
+    error = await refusal(spec, Person("a", "b", "c").ask)
+    assert f"because encrypted: {key} (3 passphrases given, none is its)" in error.message
 
 
 def locked_key(folder: Path, server: Sshd) -> Path:
