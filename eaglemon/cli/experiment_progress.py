@@ -5,7 +5,7 @@ from eaglemon.cli import diagnostics
 from eaglemon.cli.progress import Progress
 from eaglemon.core.experiment_machine import State
 from eaglemon.core.experiment_views import ExperimentView, LaneView, Outlook
-from eaglemon.core.units import duration, plural
+from eaglemon.core.units import duration, plural, seen_from
 from eaglemon.core.verdict import sentence
 
 
@@ -89,8 +89,8 @@ def outlook_lines(outlook: Outlook) -> list[str]:
         lines.append("how long it takes is not known: none of these was started here before")
     if outlook.smallest_effect is not None:
         lines.append(
-            f"differences from about {outlook.smallest_effect * 100:.0f} % can be seen with so "
-            "many prompts, before the drift of restarts"
+            f"{seen_from(outlook.smallest_effect)} with so many prompts, before the drift of "
+            "restarts"
         )
     if outlook.running:
         lines.append(f"measured as they run: {', '.join(outlook.running)}")

@@ -308,7 +308,7 @@ async def show_recording(replay: Eaglemon, look: Look, *, title: str) -> None:
         few_colours=has_few_colours(),
         theme=look.theme,
         ascii_only=look.ascii_only,
-        read_only=True,
+        recording=True,
         title=title,
     )
     await app.run_async(mouse=takes_mouse())

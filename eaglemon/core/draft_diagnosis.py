@@ -4,6 +4,7 @@ The order of the questions is that of their certainty: a wrong algorithm and a w
 everything after them, and overhead is blamed only where the draft does what it can.
 """
 
+import re
 from collections.abc import Sequence
 
 from eaglemon.core.draft_decay import context_finding, decay_finding
@@ -44,6 +45,7 @@ _MENDED = frozenset(
     }
 )
 """Verdicts on how a draft is served, not on the draft: what it reaches offline is to be had."""
+_NORM_FLAG = re.compile(r"\b(?:norm_\w+|fc_norm)\b")
 _NEAR = 1.15
 """Accept lengths that differ by less than this factor are as good as each other."""
 
@@ -73,7 +75,7 @@ def diagnose_draft(known: DraftEvidence) -> DraftDiagnosis:
         verdict=finding.verdict,
         sentence=finding.sentence,
         evidence=(*finding.evidence, *_outlook(finding, known, right, overhead)),
-        fixes=(*finding.fixes, *known.remedies.get(finding.verdict, ())),
+        fixes=(*finding.fixes, *_remedies(finding, known)),
         certain=finding.certain,
         captured=capture.slots if capture else None,
         trained=trained,
@@ -196,6 +198,15 @@ def _serving(known: DraftEvidence, right: CheckView | None) -> Finding | None:
         ),
         certain=False,
     )
+
+
+def _remedies(finding: Finding, known: DraftEvidence) -> tuple[str, ...]:
+    """Return the engine's settings for a verdict; of norms only what concerns the flags told of."""
+    lines = known.remedies.get(finding.verdict, ())
+    flags = set(_NORM_FLAG.findall(finding.sentence))
+    if finding.verdict is not DraftVerdict.NORMS or not flags:
+        return lines
+    return tuple(line for line in lines if flags.intersection(_NORM_FLAG.findall(line)))
 
 
 def _recurrence(known: DraftEvidence, right: CheckView | None) -> Finding | None:

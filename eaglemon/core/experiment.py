@@ -197,6 +197,10 @@ def flag_differences(one: Profile, other: Profile) -> tuple[tuple[str, str, str]
     )
 
 
+MOST_ROUNDS = 100
+"""More are a slip of the finger: each round starts a server for each arm."""
+
+
 def plan_problems(plan: ExperimentPlan) -> list[Problem]:
     """Return what is wrong with an experiment, or weakens what it can show."""
     problems = []
@@ -221,6 +225,15 @@ def plan_problems(plan: ExperimentPlan) -> list[Problem]:
     if len(tokens) > 1:
         problems.append(
             _warning("requests", "the arms are asked for other lengths or temperatures", "lengths")
+        )
+    if plan.rounds > MOST_ROUNDS:
+        problems.append(
+            _problem(
+                "rounds",
+                f"{plan.rounds} rounds restart servers for days",
+                f"use {MOST_ROUNDS} or fewer, and more requests for a finer difference",
+                "many-rounds",
+            )
         )
     if plan.rounds < 2:
         problems.append(

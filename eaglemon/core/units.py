@@ -9,6 +9,8 @@ from datetime import UTC, datetime, tzinfo
 UNKNOWN = "-"
 
 GIB = 1024**3
+SEVERAL_TIMES = 1.0
+"""A difference above it, 100 %, is told as that."""
 
 
 def gib(size_bytes: float | None) -> str:
@@ -137,3 +139,19 @@ def plural(number: int, noun: str) -> str:
         return f"1 {noun}"
     ending = "es" if noun.endswith(("s", "x", "ch")) else "s"
     return f"{count(number)} {noun}{ending}"
+
+
+def seen_from(smallest_effect: float) -> str:
+    """Say which differences can be seen, from the smallest one (0.05 is 5 %)."""
+    if smallest_effect > SEVERAL_TIMES:
+        return "only differences of several times can be seen"
+    if smallest_effect < 0.01:
+        return "differences of less than 1 % can be seen"
+    return f"differences from about {effect(smallest_effect)} can be seen"
+
+
+def effect(share: float) -> str:
+    """Return a difference by which something is faster, 0.05 as ``5 %``."""
+    if share < 0.01:
+        return "< 1 %"
+    return "several times" if share > SEVERAL_TIMES else f"{share * 100:.0f} %"

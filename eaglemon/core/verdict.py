@@ -24,6 +24,7 @@ from eaglemon.core.stats import (
     smallest_effect,
     widened,
 )
+from eaglemon.core.units import effect
 
 ENOUGH = 3
 """Degrees of freedom from which the rounds' own effect is taken out: fewer cost more than it."""
@@ -320,7 +321,7 @@ def sentence(comparison: Comparison, names: Sequence[str]) -> str:
     over = f"over {comparison.prompts} prompts"
     if comparison.verdict is Verdict.NO_DIFFERENCE:
         seen = comparison.smallest_effect
-        limit = f"; a difference of {seen * 100:.0f} % would have been seen" if seen else ""
+        limit = f"; a difference of {effect(seen)} would have been seen" if seen else ""
         return f"no difference shown between {arm} and {reference}: {span} {over}{limit}"
     return f"{arm} is {comparison.verdict} than {reference}: {span} {over}"
 

@@ -151,6 +151,8 @@ def number_problem(
     )
     if fits:
         return []
+    if value == "":
+        return [_error(f"flags.{name}", "it has no value", "give one, or leave it out", "no-value")]
     bounds = f"{'above ' if low_open else ''}{low:g} to {high:g}"
     return [_error(f"flags.{name}", f"{value} is out of range", f"use {bounds}", "out-of-range")]
 

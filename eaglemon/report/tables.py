@@ -6,7 +6,17 @@ from eaglemon.core.experiment import flag_differences
 from eaglemon.core.experiment_records import ExperimentRecord
 from eaglemon.core.profiles import ProbeDefaults
 from eaglemon.core.stats import Interval
-from eaglemon.core.units import UNKNOWN, duration, latency, length, memory, percent, plural, rate
+from eaglemon.core.units import (
+    UNKNOWN,
+    duration,
+    effect,
+    latency,
+    length,
+    memory,
+    percent,
+    plural,
+    rate,
+)
 from eaglemon.core.verdict import ArmFigures, Comparison, Findings, not_measured, sentence
 
 HEADER = (
@@ -165,7 +175,7 @@ def _row(
     if comparison is not None:
         verdict, ratio = comparison.verdict.value, comparison.ratio
         if ratio is not None and comparison.smallest_effect is not None:
-            verdict += f" (seen from {comparison.smallest_effect * 100:.0f} %)"
+            verdict += f" (seen from {effect(comparison.smallest_effect)})"
     elif figures.arm in references:
         verdict = "reference"
     ends = (("failed", record.failures), ("given up", record.given_up))

@@ -92,6 +92,7 @@ class ConsoleApp(ThemedApp):
         files: LocalFiles | None = None,
         title: str = "eaglemon",
         read_only: bool = False,
+        recording: bool = False,
         zone: tzinfo | None = None,
         pace: Pace | None = None,
         ascii_only: bool = False,
@@ -110,7 +111,13 @@ class ConsoleApp(ThemedApp):
             announces=announces,
         )
         self.console_api = console
-        self.settings = Settings(title=title, read_only=read_only, zone=zone, pace=pace or Pace())
+        self.settings = Settings(
+            title=title,
+            read_only=read_only or recording,
+            recording=recording,
+            zone=zone,
+            pace=pace or Pace(),
+        )
         self.animation_level = "none"
         self._latest = console.snapshot()
         self.paused = False
@@ -242,6 +249,7 @@ class ConsoleApp(ThemedApp):
             hosts=len(self.console_api.hosts()),
             profiles=len(self.console_api.profiles()),
             read_only=self.settings.read_only,
+            recording=self.settings.recording,
             paused=self.paused,
             **(screen.facts() if screen is not None else {}),
             opening=self._opening,

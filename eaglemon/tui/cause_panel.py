@@ -35,7 +35,7 @@ def left_behind(server: ServerView) -> str:
     """Return what an ended server left on its GPUs, and which key ends it."""
     where = f" on {_gpus(server)}" if server.gpu_indexes else ""
     if not server.pids:
-        return f"no process of it is left{where}"
+        return f"no process{where}"
     count = units.plural(len(server.pids), "process")
     shown = " ".join(str(pid) for pid in server.pids[:4])
     more = f" and {len(server.pids) - 4} more" if len(server.pids) > 4 else ""

@@ -62,7 +62,7 @@ def outlook_lines(outlook: Outlook, width: int) -> list[Content]:
     text += f"{units.plural(outlook.starts, 'server start')}{about}"
     rows += _wrapped(text, width)
     if outlook.smallest_effect is not None:
-        text = f"differences from about {outlook.smallest_effect * 100:.0f} % can be seen"
+        text = units.seen_from(outlook.smallest_effect)
         rows += _wrapped(text, width, style="$quiet")
     if outlook.running:
         rows += _wrapped(f"measured as they run: {', '.join(outlook.running)}", width)
@@ -86,7 +86,13 @@ def warned_words(names: Sequence[str], problem: Problem) -> str:
 
 
 def _why(problem: Problem) -> str:
-    return re.sub(r"\b(with|use) --set( \S+)?", _in_changes, str(problem))
+    return in_the_dialog(str(problem))
+
+
+def in_the_dialog(text: str) -> str:
+    """Return a message that is worded for the command line in the words of the dialog."""
+    text = re.sub(r"\b(with|use) --set( \S+)?", _in_changes, text)
+    return text.replace("--set ", "")
 
 
 def _in_changes(found: re.Match[str]) -> str:

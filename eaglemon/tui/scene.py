@@ -28,6 +28,8 @@ class Scene:
     opening: bool = False
     """Services are not there yet: nothing can be started."""
     read_only: bool = False
+    recording: bool = False
+    """What is shown is a recording."""
     paused: bool = False
     filtered: bool = False
     """A filter or search line is shown."""
@@ -79,10 +81,16 @@ def always(_: Scene) -> str | None:
     return None
 
 
+def _changes_nothing(scene: Scene, why: str) -> str:
+    if scene.recording:
+        return "this is a recording: nothing can be done in it, only looked at"
+    return f"this console is read-only: {why}"
+
+
 def start(scene: Scene) -> str | None:
     """Needs a host and a profile."""
     if scene.read_only:
-        return "this console is read-only: start it without --read-only to launch servers"
+        return _changes_nothing(scene, "start it without --read-only to launch servers")
     if not scene.hosts:
         return "no hosts: connect to one with a, or name one on the command line"
     if scene.opening:
@@ -124,7 +132,7 @@ def resume(scene: Scene) -> str | None:
     if missing:
         return missing
     if scene.read_only:
-        return "this console is read-only: start it without --read-only to run experiments"
+        return _changes_nothing(scene, "start it without --read-only to run experiments")
     if scene.experimenting:
         return "an experiment is under way: open it with b"
     if scene.run_under_way:
@@ -168,7 +176,7 @@ def stop(scene: Scene) -> str | None:
     if missing or scene.server is None:
         return missing
     if scene.read_only:
-        return "this console is read-only: start it without --read-only to stop servers"
+        return _changes_nothing(scene, "start it without --read-only to stop servers")
     if scene.restarting:
         return None
     left = scene.server.state is ServerState.FAILED and scene.server.pids
@@ -183,7 +191,7 @@ def restart(scene: Scene) -> str | None:
     if missing:
         return missing
     if scene.read_only:
-        return "this console is read-only: start it without --read-only to restart servers"
+        return _changes_nothing(scene, "start it without --read-only to restart servers")
     return _while_restarting(scene)
 
 
@@ -199,7 +207,7 @@ def probe(scene: Scene) -> str | None:
     if missing or scene.server is None:
         return missing
     if scene.read_only:
-        return "this console is read-only: a probe would put load on the server"
+        return _changes_nothing(scene, "a probe would put load on the server")
     if scene.probing:
         return f"a probe of {scene.server.name} is under way: cancel it with x"
     if not scene.server.state.answering and scene.server.state is not ServerState.UNHEALTHY:
@@ -254,14 +262,14 @@ def draft(scene: Scene) -> str | None:
 def check_draft(scene: Scene) -> str | None:
     """Needs a draft on the screen."""
     if scene.no_check is None and scene.read_only:
-        return "this console is read-only: a check would put load on the host"
+        return _changes_nothing(scene, "a check would put load on the host")
     return scene.no_check or _while_restarting(scene)
 
 
 def fix_draft(scene: Scene) -> str | None:
     """Needs a draft that is known to be wired otherwise than it was trained."""
     if scene.no_fix is None and scene.read_only:
-        return "this console is read-only: start it without --read-only to change drafts"
+        return _changes_nothing(scene, "start it without --read-only to change drafts")
     return scene.no_fix or _while_restarting(scene)
 
 
@@ -291,7 +299,7 @@ def watch(scene: Scene) -> str | None:
     if scene.screen != "host":
         return "only on the screen of a host: open it with h"
     if scene.read_only:
-        return "this console is read-only: who watches asks the servers for tokens"
+        return _changes_nothing(scene, "who watches asks the servers for tokens")
     return None
 
 

@@ -26,6 +26,8 @@ class Settings:
 
     title: str = "eaglemon"
     read_only: bool = False
+    recording: bool = False
+    """What is shown is a recording; it is read-only too."""
     zone: tzinfo | None = None
     """Zone of clock times; ``None`` is the local one."""
     kill_grace_s: float = 2.0

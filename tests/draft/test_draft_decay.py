@@ -138,7 +138,12 @@ def test_a_draft_that_fits_only_with_another_norm_is_told_so() -> None:
     assert diagnosis.verdict is DraftVerdict.NORMS
     assert "norm_before_residual on" in diagnosis.sentence
     assert diagnosis.certain
-    assert diagnosis.fixes[-1].startswith("SGLang: norm_before_fc needs 0.5.23")
+    assert diagnosis.fixes[1:] == ("SGLang: it never reads norm_before_residual",)
+    best = replace(search.best.hypothesis, flags=("+norm_output",))
+    other = replace(search, best=replace(search.best, hypothesis=best))
+    diagnosis = diagnose_draft(replace(RIGHT, search=other, remedies=remedies))
+    assert "norm_output on" in diagnosis.sentence
+    assert len(diagnosis.fixes) == 1
     shifted = replace(search.best.hypothesis, hidden_shift=1)
     other = replace(search, best=replace(search.best, hypothesis=shifted))
     diagnosis = diagnose_draft(replace(RIGHT, search=other))

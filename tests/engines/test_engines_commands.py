@@ -106,6 +106,7 @@ def test_good_profiles_have_no_problem(engine: str) -> None:
         ({"flags": {"mem-fracton-static": 0.8}}, "unknown-flag"),
         ({"flags": {"mem-fraction-static": 1.2}}, "out-of-range"),
         ({"flags": {"mem-fraction-static": "much"}}, "out-of-range"),
+        ({"flags": {"mem-fraction-static": ""}}, "no-value"),
         ({"flags": {"port": 1}}, "flag-owned-by-profile"),
         ({"flags": {"tp-size": 4}}, "not-enough-gpus"),
         ({"env": {"CUDA_VISIBLE_DEVICES": "1"}}, "gpus-chosen-twice"),

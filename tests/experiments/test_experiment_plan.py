@@ -1,5 +1,8 @@
+from dataclasses import replace
+
 from eaglemon.core.confounders import confounders
 from eaglemon.core.experiment import (
+    MOST_ROUNDS,
     ExperimentPlan,
     Order,
     flag_differences,
@@ -8,6 +11,8 @@ from eaglemon.core.experiment import (
     plan_problems,
     starts_needed,
 )
+from eaglemon.core.problems import errors_among
+from eaglemon.core.units import seen_from
 from tests.experiments.arms import arm
 
 
@@ -78,6 +83,15 @@ def test_problems_are_listed_all_at_once() -> None:
         "no-repeat",
     ]
     assert plan_problems(ExperimentPlan(id="x", arms=(arm("a"),)))[0].slug == "one-arm"
+    many = ExperimentPlan(id="x", arms=(arm("a"), arm("b")), rounds=MOST_ROUNDS + 1)
+    assert [problem.slug for problem in errors_among(plan_problems(many))] == ["many-rounds"]
+    assert plan_problems(replace(many, rounds=MOST_ROUNDS)) == []
+
+
+def test_what_can_be_seen_is_told_in_words_that_hold() -> None:
+    assert seen_from(0.0004) == "differences of less than 1 % can be seen"
+    assert seen_from(0.031) == "differences from about 3 % can be seen"
+    assert seen_from(5.79) == "only differences of several times can be seen"
 
 
 def test_differences_of_flags_are_named() -> None:

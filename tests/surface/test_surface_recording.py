@@ -64,6 +64,9 @@ async def test_a_replay_shows_it_on_a_console_that_changes_nothing(tmp_path: Pat
         assert "112.0/140.4" in console.text()
         await console.press("S")
         assert "read-only" in console.said[-1]
+        console.app.settings = replace(console.app.settings, recording=True)
+        await console.press("s")
+        assert console.said[-1] == "this is a recording: nothing can be done in it, only looked at"
         await console.press("o", "l")
         assert "ready to roll" in console.text()
 

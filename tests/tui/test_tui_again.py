@@ -32,7 +32,7 @@ async def test_one_key_opens_the_form_with_what_is_advised() -> None:
         await console.settle()
         text = console.text()
         assert "s    opens the launch form with mem-fraction-static=0.8" in text
-        assert "left no process of it is left on GPUs 0-7" in text
+        assert "left no process on GPUs 0-7" in text
         assert " s start" in text
         await console.press("s")
         await console.settle()

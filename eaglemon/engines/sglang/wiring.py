@@ -104,7 +104,7 @@ class SglangWiring:
         norms = "norm_before_fc needs 0.5.23" if before else "it reads fc_norm and norm_before_fc"
         return {
             "wrong-algorithm": ("SGLang: --speculative-algorithm EAGLE3",),
-            "norms": (f"SGLang: {norms}, and never norm_before_residual",),
+            "norms": (f"SGLang: {norms}", "SGLang: it never reads norm_before_residual"),
             "recurrence": (
                 "SGLang feeds the normed output to later steps where norm_output is set",
                 "SGLang: start once with --disable-cuda-graph to rule out the draft's graph",

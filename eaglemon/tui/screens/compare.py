@@ -17,7 +17,7 @@ from eaglemon.core.problems import errors_among
 from eaglemon.core.views import ServerView
 from eaglemon.errors import EaglemonError, UsageError
 from eaglemon.tui.columns import lines, plain
-from eaglemon.tui.experiment_panels import outlook_lines, refused_words
+from eaglemon.tui.experiment_panels import in_the_dialog, outlook_lines, refused_words
 from eaglemon.tui.screens.base import keep_buttons_in_sight
 from eaglemon.tui.settings import Settings
 
@@ -177,7 +177,8 @@ class CompareDialog(ModalScreen[ExperimentPlan | None]):
             plan = self._planned()
             outlook = await self._experiments.outlook(plan)
         except EaglemonError as error:
-            self._refuse(str(error), [Content.styled(f"✗ {plain(str(error))}", "$state-failed")])
+            why = in_the_dialog(str(error))
+            self._refuse(why, [Content.styled(f"✗ {plain(why)}", "$state-failed")])
             return
         rows = outlook_lines(outlook, width)
         if outlook.refused:
