@@ -78,7 +78,7 @@ class Host:
         self._listener = listener
         self._clock = clock
         self._state = LinkState.IDLE
-        self._detail = ""
+        self._detail = self._hint = ""
         self._link: HostLink | None = None
         self._transport: Transport | None = None
         self._facts: HostFacts | None = None
@@ -96,10 +96,7 @@ class Host:
     def link(self) -> HostLink:
         """The agent's link; raises ``HostError`` while the host is not up."""
         if self._link is None:
-            raise HostError(
-                f"{self.spec.name} is {self._state.value}"
-                + (f": {self._detail}" if self._detail else "")
-            )
+            raise self._away()
         return self._link
 
     @property
@@ -135,7 +132,7 @@ class Host:
         """Wait for the first answer; raises ``HostError`` where the host is not up then."""
         await self.answered.wait()
         if not self.is_up:
-            raise HostError(f"{self.spec.name} is {self._state.value}: {self._detail}")
+            raise self._away()
 
     def view(self) -> HostView:
         """Return what to show of this host now."""
@@ -156,6 +153,7 @@ class Host:
             spec=self.spec,
             state=state,
             detail=detail,
+            hint=self._hint if detail is self._detail else "",
             facts=self._facts,
             sample=self.sample,
             sample_age_s=age_s,
@@ -164,6 +162,11 @@ class Host:
             damaged=self._damaged(),
             untold=self._untold(),
         )
+
+    def _away(self) -> HostError:
+        said = self._detail.removesuffix(f"; {self._hint}" if self._hint else "")
+        why = f": {said}" if said else ""
+        return HostError(f"{self.spec.name} is {self._state.value}{why}", hint=self._hint)
 
     def _untold(self) -> str:
         if not self.is_up or self._runs_told:
@@ -190,11 +193,12 @@ class Host:
     async def run(self) -> None:
         """Connect, and reconnect for ever; ends only when cancelled."""
         while True:
-            self._set(LinkState.CONNECTING, self._detail)
+            self._set(LinkState.CONNECTING, self._detail, self._hint)
+            hint = ""
             try:
                 reason = await self._connected()
             except EaglemonError as error:
-                reason = str(error)
+                reason, hint = str(error), error.hint
             except Exception as error:  # noqa: BLE001 -- told, logged, tried again
                 # A mistake of ours: told as one, and this host is tried again like any other.
                 _log.exception("%s: its connection ended unexpectedly", self.spec.name)
@@ -204,7 +208,7 @@ class Host:
             self._pause_s = min(self._pause_s * 2, RETRY_MOST_S)
             self._retry_at = self._clock.monotonic() + wait_s
             # Whoever shows it names the host.
-            self._set(LinkState.DOWN, beside_name(self.spec.name, reason))
+            self._set(LinkState.DOWN, beside_name(self.spec.name, reason), hint)
             self.answered.set()
             self._retry_now.clear()
             with suppress(TimeoutError):
@@ -304,9 +308,8 @@ class Host:
             ) from error
         raise LinkLostError(f"{self.spec.name}: the stream of runs ended")
 
-    def _set(self, state: LinkState, detail: str) -> None:
-        self._state = state
-        self._detail = detail
+    def _set(self, state: LinkState, detail: str, hint: str = "") -> None:
+        self._state, self._detail, self._hint = state, detail, hint
         self._listener.host_changed(self)
 
 

@@ -80,7 +80,8 @@ async def settled(console: Eaglemon) -> Snapshot:
     snapshot = await console.settle()
     silent = running.unreachable(snapshot)
     if snapshot.hosts and len(silent) == len(snapshot.hosts):
-        raise HostError("; ".join(silent))
+        hint = snapshot.hosts[0].hint if len(silent) == 1 else ""
+        raise HostError("; ".join(silent).removesuffix(f"; {hint}" if hint else ""), hint=hint)
     for line in silent:
         diagnostics.warn(line)
     return snapshot

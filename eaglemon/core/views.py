@@ -286,6 +286,8 @@ class HostView:
     """Runs there whose records cannot be read, and which thus are no servers here."""
     untold: str = ""
     """Why its servers are not known although it is up; empty once it has told them."""
+    hint: str = ""
+    """The next step, where ``detail`` ends with one."""
 
     @property
     def name(self) -> str:

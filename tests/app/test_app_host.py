@@ -62,6 +62,21 @@ async def test_a_mistake_of_ours_is_told_and_the_host_is_tried_again(
     assert "gpu-a: its connection ended unexpectedly" in caplog.text
 
 
+async def test_the_next_step_is_the_hint_of_what_a_host_that_is_away_is_told_with() -> None:
+    def connect(spec: HostSpec) -> Transport:
+        raise HostError(f"{spec.name}: it does not let b in", hint="run ssh-add")
+
+    async with supervised(connect) as host:
+        with pytest.raises(HostError, match=r"^gpu-a is \w+: it does not let b in; ") as found:
+            await host.until_up()
+        assert (found.value.message.partition(": ")[2], found.value.hint) == (
+            "it does not let b in",
+            "run ssh-add",
+        )
+        assert host.view().detail == "it does not let b in; run ssh-add"
+        assert host.view().hint == "run ssh-add"
+
+
 async def test_a_link_that_does_not_tell_the_time_was_never_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

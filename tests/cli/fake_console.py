@@ -131,7 +131,7 @@ class FakeConsole:
         self.specs = tuple(hosts)
         self.store = profiles
         self.state = LinkState.UP
-        self.detail = ""
+        self.detail = self.hint = ""
         self.used_bytes = GIB
         self.servers: dict[str, ServerView] = {SERVER: server()}
         self.waited: ServerView | EaglemonError = server()
@@ -159,6 +159,7 @@ class FakeConsole:
                 spec=spec,
                 state=self.state,
                 detail=self.detail,
+                hint=self.hint,
                 sample=sample(self.used_bytes) if up else None,
             )
             for spec in self.specs

@@ -62,6 +62,17 @@ def test_a_host_that_never_answers_is_unreachable(run: CommandLine) -> None:
     assert (result.code, result.err) == (3, "eaglemon: gpu-a: no answer (connecting)\n")
 
 
+def test_the_next_step_for_a_host_that_is_away_is_the_hint_of_its_error(run: CommandLine) -> None:
+    def locked_out(console: FakeConsole) -> None:
+        console.state = LinkState.DOWN
+        console.detail, console.hint = "a does not let b in; run ssh-add", "run ssh-add"
+
+    result = run("launch", "sglang-eagle3", "--host", "gpu-a", "--json", prepare=locked_out)
+    error = result.document["error"]
+    assert (error["message"], error["hint"]) == ("gpu-a: a does not let b in", "run ssh-add")
+    assert result.err == "eaglemon: gpu-a: a does not let b in; run ssh-add\n"
+
+
 def test_usage_errors_as_json_are_one_document(run: CommandLine) -> None:
     document = run("wait", "nothing", "--json").document
     assert document["command"] == "wait"
