@@ -132,6 +132,13 @@ def _account(machine: ServerMachine, event: StatusSeen) -> list[Command]:
     return []
 
 
+@on(StatusSeen, ServerState.FAILED)
+def _late_end(machine: ServerMachine, event: StatusSeen) -> list[Command]:
+    # How it ended may be written late, as after a full disk.
+    machine.exit = event.exit or machine.exit
+    return []
+
+
 @on(StatusSeen, ServerState.LOST)
 def _link_back(machine: ServerMachine, event: StatusSeen) -> list[Command]:
     early = {ServerState.SPAWNING, ServerState.WARMING}

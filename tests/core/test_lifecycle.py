@@ -193,6 +193,15 @@ def test_exit_while_the_link_was_down_is_told_when_it_is_back() -> None:
     assert state(machine) is ServerState.FAILED
 
 
+def test_how_a_server_ended_may_be_told_late() -> None:
+    machine = machine_after(*TO_READY)
+    machine.handle(StatusSeen(living=0, exit=RunExit(reason="how it ended cannot be written")))
+    machine.handle(StatusSeen(living=0, exit=RunExit(code=1, at=9.0)))
+
+    assert state(machine) is ServerState.FAILED
+    assert machine.exit == RunExit(code=1, at=9.0)
+
+
 def test_launch_that_never_arrived_is_told() -> None:
     machine = machine_after(LaunchAsked(), PreflightPassed(), LinkLost(reason="cut"), RunMissing())
 
