@@ -121,7 +121,7 @@ class LogView(ScrollView, can_focus=True):
             self._lay_out()
             self._shift(-gone)
             self._keep_end()
-            # A scrollbar below that long lines bring takes a row.
+            # The layout that new lines bring may move the end once more.
             self.call_after_refresh(self._keep_end)
             self.refresh()
         self._tell()
