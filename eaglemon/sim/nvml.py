@@ -199,12 +199,14 @@ def _alive(pid: int, ticks: object) -> bool:
 
 
 def _age_s(mark: Path) -> float:
-    """Return how old a file is, which is made if there is none."""
+    """Return how old a mark is, which is made if there is none."""
     try:
-        mark.touch(exist_ok=False)
+        with mark.open("x", encoding="utf-8") as file:
+            file.write(repr(time.monotonic()))  # the same clock in all processes of a host
     except FileExistsError:
-        with contextlib.suppress(FileNotFoundError):
-            return time.time() - mark.stat().st_mtime
+        # It may be gone, or not yet written.
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            return time.monotonic() - float(mark.read_text("utf-8"))
     return 0.0
 
 

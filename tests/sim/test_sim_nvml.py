@@ -96,7 +96,7 @@ def test_a_death_is_the_same_for_all_drivers(nvml: Any, folder: Path) -> None:
         write_memory(folder, child.pid, {"0": 5000})
     assert nvml.nvmlDeviceGetMemoryInfo(0, version=nvml.nvmlMemory_v2).used == 5000
     mark = folder / "memory" / f"{child.pid}.dead"
-    os.utime(mark, (1.0, 1.0))
+    mark.write_text(repr(time.monotonic() - 60.0))
     # As in a command that starts later, and ends before it could have seen it linger.
     other = SimpleNamespace(**runpy.run_path(module.__file__))
     other.nvmlInit()
