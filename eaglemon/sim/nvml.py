@@ -207,6 +207,8 @@ def _age_s(mark: Path) -> float:
         # It may be gone, or not yet written.
         with contextlib.suppress(FileNotFoundError, ValueError):
             return time.monotonic() - float(mark.read_text("utf-8"))
+    except FileNotFoundError:
+        pass  # the host is being taken down
     return 0.0
 
 
