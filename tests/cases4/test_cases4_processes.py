@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import contextlib
 import getpass
 import importlib.resources
 import os
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -183,29 +185,36 @@ def _program() -> bytes:
 async def by_hand(tmp_path: Path) -> AsyncIterator[subprocess.Popen[bytes]]:
     """A server-like process with a deaf worker in a session of its own."""
     mark = tmp_path / "deaf"
-    worker = f"{DEAF}; open({str(mark)!r}, 'w').close(); time.sleep(600)"
+    worker = f"import os; {DEAF}; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     code = (
         "import subprocess, sys, time\n"
         f"subprocess.Popen([sys.executable, '-c', {worker!r}], start_new_session=True)\n"
         "time.sleep(600)"
     )
+    # The word is this one's alone: other tests look at the same processes at the same time.
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "unmistakable-word", "serve"], start_new_session=True
+        [sys.executable, "-c", code, f"word-{uuid.uuid4().hex}", "serve"], start_new_session=True
     )
-    await until(mark.exists)
+    await until(lambda: mark.exists() and mark.read_text() != "")
     yield process
     if process.poll() is None:
         process.kill()
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int(mark.read_text()), signal.SIGKILL)
     await asyncio.to_thread(process.wait, LIMIT_S)
+
+
+def word_of(process: subprocess.Popen[bytes]) -> str:
+    return str(process.args[-2])  # type: ignore[index]
 
 
 async def test_what_was_started_by_hand_is_found_with_its_family(
     link: AgentLink,  # noqa: F811
     by_hand: subprocess.Popen[bytes],
 ) -> None:
-    (found,) = await tell(link, {"do": "find", "words": ["unmistakable-word"]})
+    (found,) = await tell(link, {"do": "find", "words": [word_of(by_hand)]})
     assert found["pid"] == by_hand.pid
-    assert found["argv"][-2:] == ["unmistakable-word", "serve"]
+    assert found["argv"][-2:] == [word_of(by_hand), "serve"]
     assert len(found["members"]) == 2
     assert abs(found["started_at"] - time.time()) < 60
     assert await tell(link, {"do": "find", "words": ["no-such-word-anywhere"]}) == []
@@ -215,7 +224,7 @@ async def test_a_pid_that_is_another_process_by_now_is_not_signalled(
     link: AgentLink,  # noqa: F811
     by_hand: subprocess.Popen[bytes],
 ) -> None:
-    (found,) = await tell(link, {"do": "find", "words": ["unmistakable-word"]})
+    (found,) = await tell(link, {"do": "find", "words": [word_of(by_hand)]})
     job = {"do": "stop", "pid": by_hand.pid, "grace_s": 0.2}
     other = await tell(link, {**job, "start_ticks": found["start_ticks"] + 1})
     assert other == [{"step": "gone", "left": []}]
@@ -236,7 +245,7 @@ async def test_a_link_that_drops_leaves_no_foreign_stop_half_done(
     state: Path,  # noqa: F811
 ) -> None:
     async with linked(LocalTransport(), state) as one, asyncio.timeout(LIMIT_S):
-        (found,) = await tell(one, {"do": "find", "words": ["unmistakable-word"]})
+        (found,) = await tell(one, {"do": "find", "words": [word_of(by_hand)]})
         job = {key: found[key] for key in ("pid", "start_ticks")}
         items = one.run_program(_program(), input={"do": "stop", "grace_s": 4.0, **job})
         assert (await anext(items))["step"] == "term"
