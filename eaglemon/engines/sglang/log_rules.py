@@ -144,7 +144,7 @@ _PHASES: tuple[LogRule, ...] = (
     _phase(Phase.LOAD_TARGET, "Load weight begin", again=Phase.LOAD_DRAFT),
     _phase(Phase.KV_CACHE, "KV Cache is allocated"),
     _phase(Phase.KV_CACHE, "Memory pool end"),
-    *(_phase(Phase.KV_CACHE, text) for text in _NO_MEMORY_TEXTS),
+    _phase(Phase.KV_CACHE, "Not enough memory. Please try to increase"),
     LogRule(name="capture", contains="Capture ", pattern=_CAPTURE_BEGIN, build=_capture),
     _phase(Phase.HTTP_OPEN, "Uvicorn running on"),
     _phase(Phase.WARM_UP, '"GET /model_info'),
