@@ -348,7 +348,9 @@ def main() -> None:
         for line in fleets(options, environment):
             tell(line)
         tell(*head("while every host hangs, ms", "1 local host", "8 hosts over SSH"))
-        alone = hanging((options.eaglemon, "tui", "local"), environment, None)
+        # A state of its own: one ended server would have the cursor, with nowhere to go.
+        bare = {**environment, "XDG_STATE_HOME": str(folder / "bare")}
+        alone = hanging((options.eaglemon, "tui", "local"), bare, None)
         with eight_hosts(options, environment) as (argv, far, sshd):
             for cells in zip(HANGING, alone, hanging(argv, far, sshd), strict=True):
                 tell(row(*cells))
